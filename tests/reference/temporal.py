@@ -1,0 +1,285 @@
+"""Temporal-mixing methods: z from u, both (B, T, D); catalogue section T.
+
+Each formula takes its learned tensors and its settings by keyword, so a wrong name is a TypeError.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from .blocks import rms_norm
+
+IDS = [
+    "wr_1",
+    "wr_2",
+    "wr_3",
+    "wr_3_1",
+    "wr_3_2",
+    "wr_4",
+    "wr_5",
+    "wr_6",
+    "wr_6_1",
+    "wr_7",
+    "wr_7_log",
+    "wr_7_1",
+    "wr_7_2",
+    "wr_8",
+    "wr_8_log",
+    "wr_8_1",
+    "wr_8_2",
+    "wr_8_2_skip",
+    "wr_8_2_gate",
+    "wr_8_2_gains",
+    "wr_8_2_1",
+    "wr_8_2_2",
+    "wr_8_2_3",
+    "wr_8_2_4",
+    "wr_8_3",
+    "wr_8_3_log",
+    "wr_9",
+    "wr_9_log",
+    "wr_attend",
+    "wr_mean",
+]
+SITES = ["ffn", "attention_input", "attention"]
+NEEDS_EPS = ["wr_7", "wr_7_log", "wr_7_1"]
+NEEDS_HEADS = ["wr_7_2"]
+
+
+def mix(id: str, u: Tensor, params: dict[str, Tensor], settings: dict, *, num_heads: int, eps: float) -> Tensor:
+    """z of the method `id`; settings["site"] is the host's business and is ignored here."""
+    if id not in IDS:
+        raise ValueError(f"unknown temporal method {id!r}")
+    options = {name: value for name, value in settings.items() if name != "site"}
+    if id in NEEDS_EPS:
+        options["eps"] = eps
+    if id in NEEDS_HEADS:
+        options["num_heads"] = num_heads
+    return globals()[id](u, **params, **options)
+
+
+def back(u: Tensor, k: int) -> Tensor:
+    """u_{t-k}, zero before the start."""
+    rows = [u[:, t - k] if t >= k else torch.zeros_like(u[:, 0]) for t in range(u.shape[1])]
+    return torch.stack(rows, dim=1)
+
+
+def taps(u: Tensor, weight: Tensor) -> Tensor:
+    """Σ_{k=1..n} weight[k-1] u_{t-k}; weight is (n,) or, per channel, (n, D)."""
+    out = torch.zeros_like(u)
+    for k in range(1, len(weight) + 1):
+        out = out + weight[k - 1] * back(u, k)
+    return out
+
+
+def softmax_mean(u: Tensor, w: Tensor) -> Tensor:
+    """wr_8_2's c."""
+    return taps(u, torch.softmax(w, dim=0))
+
+
+def gated(u: Tensor, c: Tensor, gate_w: Tensor, gate_b: Tensor) -> Tensor:
+    """G u + (1 - G) c, G = σ(W_s u + b_s)."""
+    gate = torch.sigmoid(u @ gate_w.T + gate_b)
+    return gate * u + (1 - gate) * c
+
+
+def pair(first: Tensor, second: Tensor) -> Tensor:
+    """[first; second]."""
+    return torch.cat([first, second], dim=-1)
+
+
+def wr_1(u, *, gamma):
+    g = torch.sigmoid(gamma)
+    return g * u + (1 - g) * back(u, 1)
+
+
+def wr_2(u, *, w, bias):
+    return pair(u, back(u, 1)) @ w.T + bias
+
+
+def wr_3(u, *, gamma, w, bias):
+    g = torch.sigmoid(gamma)
+    return g * u + (1 - g) * (pair(u, back(u, 1)) @ w.T + bias)
+
+
+def wr_3_1(u, *, gate_w, gate_b):
+    return gated(u, back(u, 1), gate_w, gate_b)
+
+
+def wr_3_2(u, *, gate_w, gate_b, gamma):
+    q = torch.sigmoid(gamma)
+    return gated(u, q * back(u, 1) + (1 - q) * back(u, 2), gate_w, gate_b)
+
+
+def wr_4(u, *, w_r, w_z, w):
+    previous = back(u, 1)
+    r = torch.sigmoid(pair(u, previous) @ w_r.T)
+    z = torch.sigmoid(pair(u, previous) @ w_z.T)
+    candidate = pair(r * previous, u) @ w.T
+    return (1 - z) * previous + z * candidate * torch.sigmoid(candidate)
+
+
+def wr_5(u, *, gamma1, gamma2):
+    g1, g2 = torch.sigmoid(gamma1), torch.sigmoid(gamma2)
+    return g1 * u + (1 - g1) * g2 * back(u, 1) + (1 - g1) * (1 - g2) * back(u, 2)
+
+
+def wr_6(u, *, gamma1, gamma2):
+    g1, g2 = torch.sigmoid(gamma1), torch.sigmoid(gamma2)
+    return g1 * u + (1 - g1) * (g2 * back(u, 1) + (1 - g2) * back(u, 2))
+
+
+def wr_6_1(u, *, gamma):
+    g = torch.sigmoid(gamma)
+    return g * u + (1 - g) * (back(u, 1) + back(u, 2)) / 2
+
+
+def softplus(x):
+    return torch.log1p(torch.exp(x))
+
+
+def wr_7(u, *, w_r, b_r, w_i, b_i, lam, eps):
+    return rglru_step(u, back(u, 1), w_r, b_r, w_i, b_i, lam, eps)
+
+
+def wr_7_1(u, *, w_r, b_r, w_i, b_i, lam, w, eps):
+    return rglru_step(u, softmax_mean(u, w), w_r, b_r, w_i, b_i, lam, eps)
+
+
+def rglru_step(u, previous, w_r, b_r, w_i, b_i, lam, eps):
+    """RMSNorm(a previous + √(1 - a²) i u)."""
+    r = torch.sigmoid(u @ w_r.T + b_r)
+    i = torch.sigmoid(u @ w_i.T + b_i)
+    a = torch.exp(-8 * softplus(lam) * r)
+    return rms_norm(a * previous + torch.sqrt(1 - a**2) * i * u, eps)
+
+
+def wr_7_log(u, *, w_r, b_r, w_i, b_i, lam, eps, norm=False):
+    r = u @ w_r.T + b_r
+    i = u @ w_i.T + b_i
+    a = torch.exp(-8 * softplus(lam) * r)
+    z = a * back(u, 1) + (1 - a**2) * i * u
+    return rms_norm(z, eps) if norm else z
+
+
+def wr_7_2(u, *, w_y, b_y, w_x, b_x, conv_w, conv_b, w_r, b_r, w_i, b_i, lam, w_out, b_out, num_heads):
+    if w_r.shape[0] != num_heads or w_i.shape[0] != num_heads:
+        raise ValueError(f"wr_7_2: gates of {num_heads} blocks expected, w_r is {tuple(w_r.shape)}")
+    y = u @ w_y.T + b_y
+    branch_one = 0.5 * y * (1 + torch.erf(y / math.sqrt(2)))
+    v = u @ w_x.T + b_x
+    p = conv_b + torch.zeros_like(v)
+    for k in range(4):
+        p = p + conv_w[:, k] * back(v, k)
+    r = torch.sigmoid(p @ torch.block_diag(*w_r).T + b_r)
+    i = torch.sigmoid(p @ torch.block_diag(*w_i).T + b_i)
+    a = torch.exp(-8 * softplus(lam) * r)
+    h = torch.zeros_like(p[:, 0])
+    rows = []
+    for t in range(u.shape[1]):
+        h = a[:, t] * h + torch.sqrt(1 - a[:, t] ** 2) * i[:, t] * p[:, t]
+        rows.append(h)
+    return (branch_one * torch.stack(rows, dim=1)) @ w_out.T + b_out
+
+
+def wr_8(u, *, gate_w, gate_b, kernel, bias):
+    return gated(u, taps(u, kernel) + bias, gate_w, gate_b)
+
+
+def wr_8_log(u, *, gate_w, gate_b, kernel, bias):
+    return wr_8(u, gate_w=gate_w, gate_b=gate_b, kernel=kernel, bias=bias)  # kernel, bias: this pass's random draw
+
+
+def wr_8_1(u, *, gate_w, gate_b, kernel, bias):
+    return gated(u, torch.sigmoid(taps(u, kernel) + bias), gate_w, gate_b)
+
+
+def wr_8_2(u, *, gate_w, gate_b, w):
+    return gated(u, softmax_mean(u, w), gate_w, gate_b)
+
+
+def wr_8_2_skip(u, *, gate_w, gate_b, w, rho):
+    return rho * u + wr_8_2(u, gate_w=gate_w, gate_b=gate_b, w=w)
+
+
+def wr_8_2_gate(u, *, gate_w, gate_b, w, s):
+    share = torch.sigmoid(s)
+    return share * u + (1 - share) * wr_8_2(u, gate_w=gate_w, gate_b=gate_b, w=w)
+
+
+def wr_8_2_gains(u, *, gate_w, gate_b, w, rho, kappa):
+    return rho * u + kappa * wr_8_2(u, gate_w=gate_w, gate_b=gate_b, w=w)
+
+
+def wr_8_2_1(u, *, gate_w, gate_b, w, h, b):
+    return gated(u, softmax_mean(u, w) @ h.T + b, gate_w, gate_b)
+
+
+def wr_8_2_2(u, *, gate_w, gate_b, w, h, b, scaled=False):
+    v = u @ h.T + b
+    if scaled:
+        v = v / math.sqrt(u.shape[-1])
+    return gated(u, softmax_mean(v, w), gate_w, gate_b)
+
+
+def wr_8_2_3(u, *, gate_w, gate_b, w, m, b):
+    return gated(u, pair(u, softmax_mean(u, w)) @ m.T + b, gate_w, gate_b)
+
+
+def wr_8_2_4(u, *, gate_w, gate_b, w, m, b, h):
+    return gated(u, pair(u, softmax_mean(u, w) @ h.T) @ m.T + b, gate_w, gate_b)
+
+
+def wr_8_3(u, *, gate_w, gate_b, w):
+    return gated(u, taps(u, torch.softmax(w, dim=1).T), gate_w, gate_b)
+
+
+def wr_8_3_log(u, *, gate_w, gate_b, w, groups):
+    width, size, n = w.shape  # D, D/g, n
+    if size * groups != width:
+        raise ValueError(f"wr_8_3_log: {groups} groups do not fit w {tuple(w.shape)}")
+    columns = []
+    for o in range(width):
+        share = torch.softmax(w[o].reshape(-1), dim=0).reshape(size, n)
+        first = o // size * size  # the first channel of o's group
+        column = torch.zeros_like(u[:, :, 0])
+        for j in range(size):
+            for k in range(1, n + 1):
+                column = column + share[j, k - 1] * back(u, k)[:, :, first + j]
+        columns.append(column)
+    return gated(u, torch.stack(columns, dim=-1), gate_w, gate_b)
+
+
+def wr_9(u, *, gate_w, gate_b, w, w_a):
+    c = softmax_mean(u, w)
+    rows = []
+    for t in range(u.shape[1]):
+        row = torch.zeros_like(u[:, 0])
+        for s in range(t + 1):
+            row = row + (c[:, t] * u[:, s]).sum(dim=-1, keepdim=True) * (u[:, s] @ w_a.T)
+        rows.append(row / u.shape[-1])
+    return gated(u, torch.stack(rows, dim=1), gate_w, gate_b)
+
+
+def wr_9_log(u, *, gate_w, gate_b, w, a):
+    c = softmax_mean(u, w)
+    return gated(u, c @ (u.transpose(1, 2) @ a[: u.shape[1]]), gate_w, gate_b)  # not causal, as coded
+
+
+def wr_attend(u, *, w1, gamma):
+    rows = [torch.zeros_like(u[:, 0])]
+    for t in range(1, u.shape[1]):
+        earlier = u[:, :t]  # (B, t, D)
+        match = (earlier * u[:, t : t + 1]).sum(dim=-1) / math.sqrt(u.shape[-1])
+        rows.append((torch.softmax(match, dim=1)[:, :, None] * earlier).sum(dim=1))
+    g = torch.sigmoid(gamma)
+    return g * u + (1 - g) * (torch.stack(rows, dim=1) @ w1.T)
+
+
+def wr_mean(u, *, w1, gamma):
+    rows = [torch.zeros_like(u[:, 0])]
+    for t in range(1, u.shape[1]):
+        rows.append(u[:, :t].sum(dim=1) / t)
+    g = torch.sigmoid(gamma)
+    return g * u + (1 - g) * (torch.stack(rows, dim=1) @ w1.T)

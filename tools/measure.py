@@ -1,0 +1,77 @@
+"""Time and memory of several things against each other on a shared, noisy machine.
+
+Each arm lives in a process of its own, with an allocator of its own; rounds are interleaved, and only ratios within a round count.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from typing import NamedTuple
+
+Step = Callable[[], object]
+Build = Callable[[], Step]  # must be picklable: a function of a module, or a partial of one
+
+
+class Measured(NamedTuple):
+    seconds: list[float]  # one a round
+    memory: float  # MB above what the process had before its first step
+
+    def ratio(self, other: Measured) -> float:
+        return statistics.median(a / b for a, b in zip(self.seconds, other.seconds, strict=True))
+
+
+def _status(key: str) -> float:
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) / 1024 for line in file if line.startswith(key))
+
+
+def _work(build: Build, steps: int, warm_up: int, threads: int, pipe: Connection) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+    step = build()
+    gc.collect()
+    before = _status("VmRSS")
+    for _ in range(warm_up):
+        step()
+    pipe.send(_status("VmHWM") - before)
+    while pipe.recv():
+        start = time.perf_counter()
+        for _ in range(steps):
+            step()
+        pipe.send((time.perf_counter() - start) / steps)
+
+
+def compare(
+    arms: Mapping[str, Build], *, rounds: int = 7, steps: int = 1, warm_up: int = 2, threads: int = 2
+) -> dict[str, Measured]:
+    """Seconds a step of every arm in every round, and the memory it took."""
+    context = multiprocessing.get_context("spawn")
+    pipes, workers = {}, []
+    memory: dict[str, float] = {}
+    for name, build in arms.items():  # one after the other: warm-up must not compete
+        ours, theirs = context.Pipe()
+        worker = context.Process(target=_work, args=(build, steps, warm_up, threads, theirs), daemon=True)
+        worker.start()
+        theirs.close()
+        try:
+            memory[name] = ours.recv()
+        except EOFError:
+            raise SystemExit(f"{name} failed: see above") from None
+        pipes[name] = ours
+        workers.append(worker)
+    seconds: dict[str, list[float]] = {name: [] for name in arms}
+    for _ in range(rounds):
+        for name, pipe in pipes.items():
+            pipe.send(True)
+            seconds[name].append(pipe.recv())
+    for pipe in pipes.values():
+        pipe.send(False)
+    for worker in workers:
+        worker.join()
+    return {name: Measured(seconds[name], memory[name]) for name in arms}

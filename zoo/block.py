@@ -1,0 +1,93 @@
+"""The block, and where its three extension points sit."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from zoo.attention import Attention, RMSNorm
+from zoo.extension import ATTENTION, FFN, AttentionInputs, Layer, Residual, TemporalMixing
+from zoo.functional import swiglu
+from zoo.history import History, Record
+from zoo.scores import Scores, attend
+from zoo.state import State
+
+
+class FeedForward(nn.Module):
+    """SwiGLU, gate and up joined in one product."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        self.gate_up = nn.Parameter(torch.empty(2 * layer.ffn_dim, layer.width))
+        self.down = nn.Parameter(torch.empty(layer.width, layer.ffn_dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return swiglu(F.linear(x, self.gate_up), self.down)
+
+
+class Block(nn.Module):
+    """One layer. It reads the history and returns a record; it never changes either, so it can be run again."""
+
+    def __init__(
+        self, layer: Layer, residual: Residual, attention: Attention, temporal_mixing: TemporalMixing, dropout: float
+    ) -> None:
+        super().__init__()
+        self.layer = layer
+        self.parallel = layer.parallel
+        self.dropout = dropout
+        self.residual = residual
+        self.attention_norm = RMSNorm(layer.width, layer.norm_eps)
+        self.attention = attention
+        self.temporal_mixing = temporal_mixing
+        self.ffn_norm = RMSNorm(layer.width, layer.norm_eps)
+        self.ffn = FeedForward(layer)
+
+    def forward(self, stream: Tensor, history: History, state: State | None) -> tuple[Tensor, Record]:
+        x = self.residual.read(ATTENTION, stream, history)
+        inputs = x if isinstance(x, AttentionInputs) else AttentionInputs(x, x, x)
+        history = history.under_way(inputs.query)
+        a, scores = self.attend(inputs, history, state)
+        after = self.residual.write(ATTENTION, stream, a, history)
+        history = history.under_way(inputs.query, a)
+        y = self.residual.read(FFN, stream if self.parallel else after, history)
+        assert isinstance(y, Tensor)
+        f = self.feed_forward(y, state)
+        return self.residual.write(FFN, after, f, history), Record(self, inputs.query, a, f, scores)
+
+    def attend(self, inputs: AttentionInputs, history: History, state: State | None) -> tuple[Tensor, Scores | None]:
+        """The attention sublayer, or what takes its place."""
+        if inputs.query is inputs.key is inputs.value:
+            normed = self.mixed_input(inputs.query, state)
+            if self.temporal_mixing.site == "attention":
+                return self._dropped(self.temporal_mixing(normed, state)), None
+            a, scores = self.attention(normed, inputs, history, state)
+        else:
+            separate = AttentionInputs(*(self.attention_norm(x) for x in inputs))
+            a, scores = self.attention(separate, inputs, history, state)
+        return self._dropped(a), scores
+
+    def mixed_input(self, x: Tensor, state: State | None) -> Tensor:
+        """Attention's input after its norm, and after temporal mixing where that is its site."""
+        normed = self.attention_norm(x)
+        return self.temporal_mixing(normed, state) if self.temporal_mixing.site == "attention_input" else normed
+
+    def feed_forward(self, y: Tensor, state: State | None) -> Tensor:
+        """The FFN sublayer with its norm, and temporal mixing where that is its site."""
+        z = self.ffn_norm(y)
+        if self.temporal_mixing.site == "ffn":
+            z = self.temporal_mixing(z, state)
+        return self._dropped(self.ffn(z))
+
+    def _dropped(self, branch: Tensor) -> Tensor:
+        return F.dropout(branch, self.dropout, self.training) if self.dropout else branch
+
+    # -- run again on another input, with the attention pattern of the first pass ---------------------------------------
+
+    def replay_attention(self, x: Tensor, scores: Scores, state: State | None) -> Tensor:
+        """The attention sublayer's output on a new input x."""
+        return self.attention.join(attend(scores, self.attention.values(self.mixed_input(x, state), state)))
+
+    def replay(self, x: Tensor, scores: Scores, state: State | None) -> Tensor:
+        """The FFN's output when the whole layer is run on a new input x."""
+        return self.feed_forward(x + self.replay_attention(x, scores, state), state)

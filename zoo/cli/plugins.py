@@ -1,0 +1,163 @@
+"""zoo-plugins: the methods that are installed, and what each of them is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zoo.plugin_states import State
+    from zoo.plugins import Setting
+
+COLUMNS = ("id", "slot", "distribution", "version", "origin", "Gin file", "card", "state")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = _parser().parse_args(argv)
+    from zoo.errors import ZooError
+
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except ZooError as error:
+        print(f"zoo-plugins: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # | head has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="zoo-plugins", description="List the methods that are installed.")
+    parser.add_argument("--fresh", action="store_true", help="import every plugin again, whatever is remembered of it")
+    parser.set_defaults(run=list_all)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    show = commands.add_parser("show", help="a method's card, settings and the Gin lines to use it")
+    show.add_argument("id", metavar="ID", help="the method's id, or SLOT.ID")
+    show.set_defaults(run=show_one)
+    return parser
+
+
+# --- the list
+
+
+def list_all(arguments: argparse.Namespace) -> int:
+    from zoo import plugins
+    from zoo.plugin_states import states
+
+    found = states(plugins.registry(), fresh=arguments.fresh)
+    if not found:
+        print("No methods are installed: no distribution has entry points in zoo.residual and the like.")
+        return 0
+    rows = [_row(state) for state in found]
+    if sys.stdout.isatty():
+        _print_table(rows)
+    else:
+        _print_plain(rows)
+    if any(state.problem for state in found):
+        print("\n`zoo-plugins show ID` tells more of a broken one.")
+    return 0
+
+
+def _row(state: State) -> tuple[str, ...]:
+    from zoo import plugins
+
+    found = state.found
+    files = (plugins.origin(found), plugins.gin_file(found), plugins.card(found))
+    told = state.problem.splitlines()[0] if state.problem else ""
+    return (
+        found.id,
+        found.slot,
+        found.distribution,
+        found.version,
+        *(_short(file) for file in files),
+        f"broken: {told}" if state.problem else "ok",
+    )
+
+
+def _short(path: Path | None) -> str:
+    if path is None:
+        return "-"
+    for base, mark in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if path.is_relative_to(base):
+            return mark + str(path.relative_to(base))
+    return str(path)
+
+
+def _print_table(rows: list[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in COLUMNS:
+        table.add_column(column, overflow="fold", no_wrap=column == "id")
+    for row in rows:
+        table.add_row(*map(Text, row[:-1]), Text(row[-1], style="green" if row[-1] == "ok" else "red"))
+    Console().print(table)
+
+
+def _print_plain(rows: list[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
+    for row in (COLUMNS, *rows):
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+# --- one method
+
+
+def show_one(arguments: argparse.Namespace) -> int:
+    from zoo import plugins
+    from zoo.errors import PluginError, nearest
+
+    registry = plugins.registry()
+    slot, _, id = arguments.id.rpartition(".")
+    claims = registry.claims(id)
+    if not slot and not claims:
+        raise PluginError(f"there is no method {id}{nearest(id, registry.ids())}; zoo-plugins lists those installed")
+    loaded = registry.get(slot or claims[0].slot, id)
+    found = loaded.found
+    assert loaded.factory is not None
+    settings = plugins.settings(loaded.factory)
+    card, gin_file = plugins.card(found), plugins.gin_file(found)
+
+    print(f"{found.name} of {found.source} ({found.value})\n")
+    print(card.read_text("utf-8").rstrip() if card else "It has no card.")
+    print("\nSettings")
+    for line in _settings(settings) or ["  none"]:
+        print(line)
+    print("\nTo use it")
+    if gin_file:
+        print(f"  zoo-train --gin {_short(gin_file)}")
+    print(f"  model.{found.slot} = @{found.name}")
+    for setting in settings:
+        print(f"  {found.name}.{setting.name} = {_default(setting)}")
+    return 0
+
+
+def _settings(settings: Sequence[Setting]) -> list[str]:
+    from zoo.gin_values import describe
+
+    width = max((len(setting.name) for setting in settings), default=0)
+    return [f"  {s.name.ljust(width)}  {describe(s.annotation)}; default {_default(s)}" for s in settings]
+
+
+def _default(setting: Setting) -> str:
+    from zoo.gin_values import render
+    from zoo.plugins import REQUIRED
+
+    if setting.default is REQUIRED:
+        return "%gin.REQUIRED"
+    try:
+        return render(setting.default)
+    except TypeError:
+        return str(setting.default)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""The three extension points of a block: their interfaces and their plain defaults.
+
+A method is a callable `factory(layer, …settings)` that builds one extension for one layer. It owns its initialisation,
+marks its parameters with `hint`, and declares in `reads` what it wants to find in the history.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+
+from torch import Tensor, nn
+
+from zoo.history import History
+from zoo.scores import Factors, Scores, Term
+from zoo.state import State
+
+# What a plugin is written against. A change of the second number only adds; a change of the first may break a plugin.
+API_VERSION = (1, 0)
+
+Site = Literal["attention", "ffn"]
+ATTENTION: Site = "attention"
+FFN: Site = "ffn"
+
+MixingSite = Literal["ffn", "attention_input", "attention"]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What an extension may know of the layer it is built for."""
+
+    index: int  # from 0
+    num_layers: int  # L
+    width: int  # D
+    ffn_dim: int
+    num_heads: int  # H
+    num_kv_heads: int
+    head_dim: int  # d
+    max_length: int
+    parallel: bool  # the host: the FFN reads the block's input
+    norm_eps: float
+
+    @property
+    def number(self) -> int:
+        """The m = 1..L of the formulas."""
+        return self.index + 1
+
+
+class Hint(NamedTuple):
+    decay: bool
+    lr_factor: float
+
+
+def hint(parameter: nn.Parameter, *, decay: bool = False, lr_factor: float = 1.0) -> nn.Parameter:
+    """Mark how the optimiser treats a parameter: with or without weight decay, at a multiple of the learning rate."""
+    parameter.zoo_hint = Hint(decay, lr_factor)  # type: ignore[attr-defined]
+    return parameter
+
+
+class Extension(nn.Module):
+    """What the three kinds share."""
+
+    reads: ClassVar[frozenset[str]] = frozenset()  # which of `zoo.history.READABLE` it looks at
+    causal: bool = True  # position t never sees t+1…
+    deterministic: bool = True  # in evaluation mode the same input gives the same output
+    decodes: bool = True  # token by token with a state gives what the whole pass gives
+
+    def probes(self) -> dict[str, Tensor]:
+        """The learned quantities worth watching in this layer: gates, skip weights, layer weights."""
+        return {}
+
+
+class AttentionInputs(NamedTuple):
+    """Separate inputs for query, key and value, where a residual method wants them."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+
+
+class Residual(Extension):
+    """How sublayers read from and write to the stream. By default: x, and x + branch."""
+
+    widens: bool = False  # the stream between open and close is not (B, T, D)
+
+    def open(self, embedding: Tensor) -> Tensor:
+        """From the embedding to the stream: called on the first layer's extension."""
+        return embedding
+
+    def close(self, stream: Tensor) -> Tensor:
+        """From the stream to the hidden state (B, T, D): called on the last layer's extension."""
+        return stream
+
+    def read(self, site: Site, stream: Tensor, history: History) -> Tensor | AttentionInputs:
+        """What the sublayer at `site` gets, before its norm."""
+        return stream
+
+    def write(self, site: Site, stream: Tensor, branch: Tensor, history: History) -> Tensor:
+        """The stream after the sublayer at `site` answered with `branch`."""
+        return stream + branch
+
+
+class ScoreMixing(Extension):
+    """From this layer's queries and keys, its input and the history to the logits of attention. By default: q kᵀ / √d."""
+
+    def forward(self, q: Tensor, k: Tensor, inputs: AttentionInputs, history: History, state: State | None) -> Scores:
+        """q (B, H, T, d) and k (B, Hkv, S, d) after rotary positions; the last T of the S keys belong to the queries.
+
+        `inputs` (B, T, D) are what attention read, before its norm. The answer is unmasked: masking comes last, and is not ours.
+        """
+        return Factors((Term(q, k, query=q.size(-1) ** -0.5),))
+
+
+class TemporalMixing(Extension):
+    """Causal mixing of a sequence (B, T, D) with its own past, at a site. By default: none."""
+
+    site: MixingSite = "ffn"
+
+    def forward(self, u: Tensor, state: State | None) -> Tensor:
+        return u
+
+
+E_ = TypeVar("E_", bound=Extension)
+
+
+def preset(build: Callable[..., E_], /, doc: str | None = None, **fixed: Any) -> Callable[..., E_]:
+    """A named variant of one idea: `build` with some settings fixed; those that remain open are the method's settings."""
+    signature = inspect.signature(build)
+    unknown = fixed.keys() - signature.parameters.keys()
+    if unknown:
+        raise TypeError(f"{build.__name__} has no setting {', '.join(sorted(unknown))}")
+
+    def method(layer: Layer, **settings: Any) -> E_:
+        return build(layer, **fixed, **settings)
+
+    method.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[p for name, p in signature.parameters.items() if name not in fixed]
+    )
+    method.__doc__ = doc or build.__doc__
+    method.__module__ = build.__module__
+    method.__name__ = method.__qualname__ = build.__name__
+    method.fixed = fixed  # type: ignore[attr-defined]
+    return method
+
+
+Factory = Callable[[Layer], Extension]
+Slots = Mapping[str, Factory]

@@ -1,0 +1,133 @@
+"""The folder of a run: one process at a time, everything needed to run it again, nothing of another run.
+
+config.gin  operative.gin  raw/        the configuration: whole and re-runnable, what was used of it, as it was given
+versions.json  tokenizer.model         what it was made with
+metrics.jsonl  events.out.tfevents.*   what was measured (zoo.records)
+checkpoints/                           where it can go on from (zoo.checkpoint)
+summary.json                           how it ended
+run.lock                               held while a process works here
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import fcntl
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zoo.errors import RunError
+from zoo.files import write_atomically
+
+if TYPE_CHECKING:
+    from zoo.config import Config
+
+LOCK = "run.lock"
+
+
+@contextlib.contextmanager
+def opened(folder: Path, config: Config) -> Iterator[None]:
+    """Make the folder if it is not there, hold it, and refuse one that belongs to something else."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        names = {path.name for path in folder.iterdir()}
+        if names and not names & {LOCK, "config.gin"}:
+            some = ", ".join(sorted(names)[:3])
+            raise RunError(
+                f"{folder} is not empty and is not the folder of a run (it holds {some}); name another one with --run"
+            )
+        lock = (folder / LOCK).open("a")
+    except OSError as error:
+        raise RunError(f"{folder} cannot be used as the folder of a run: {error.strerror or error}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RunError(
+                f"another process is working in {folder}; wait for it, or name another folder with --run"
+            ) from error
+        check_config(folder, config.text)
+        yield
+
+
+def check_config(folder: Path, text: str) -> None:
+    """Refuse to go on under another configuration, saying what differs."""
+    if not begun(folder):
+        return
+    file = folder / "config.gin"
+    lines = difflib.unified_diff(file.read_text(encoding="utf-8").splitlines(), text.splitlines(), n=0, lineterm="")
+    changes = [
+        f"  {line[0]} {line[1:]}" for line in lines if not line.startswith(("---", "+++", "@@")) and line[1:].strip()
+    ]
+    if changes:
+        raise RunError(
+            f"the run in {folder} has another configuration (-: that run, +: this command):\n" + "\n".join(changes) +
+            f"\nContinue it with its own (zoo-train --gin {file} --run {folder}), or name another folder with --run"
+        )  # fmt: skip
+
+
+def check_identity(folder: Path, identity: dict[str, Any]) -> None:
+    """Refuse to go on with another corpus, tokenizer or number of processes."""
+    if not begun(folder):
+        return
+    kept = versions(folder)
+    changed = {name: value for name, value in identity.items() if kept.get(name) != value}
+    changes = [f"  {name}: {kept.get(name)} in that run, {value} now" for name, value in changed.items()]
+    if changes:
+        raise RunError(f"the run in {folder} cannot be continued here:\n" + "\n".join(changes))
+
+
+def identity(data: Any, size: int) -> dict[str, Any]:
+    """What must stay the same for the same run, beside its configuration."""
+    tokenizer = Path(data.tokenizer.path).read_bytes()
+    return {"corpus": data.fingerprint, "tokenizer": hashlib.sha256(tokenizer).hexdigest(), "world_size": size}
+
+
+def versions(folder: Path) -> dict[str, Any]:
+    """What the run in this folder was started with."""
+    found: dict[str, Any] = json.loads((folder / "versions.json").read_text(encoding="utf-8"))
+    return found
+
+
+def begun(folder: Path) -> bool:
+    """Whether the folder describes a run; its configuration is the last thing that `describe` writes."""
+    return (folder / "config.gin").exists()
+
+
+def describe(folder: Path, config: Config, made_with: dict[str, Any], tokenizer: Path) -> list[str]:
+    """Write what is needed to run it again; of a run that goes on, say what changed around it since."""
+    if not begun(folder):
+        _write_raw(folder / "raw", config)
+        (folder / "tokenizer.model").write_bytes(tokenizer.read_bytes())
+        write_atomically(folder / "operative.gin", config.operative())
+        write_atomically(folder / "versions.json", json.dumps(made_with, indent=2) + "\n")
+        write_atomically(folder / "config.gin", config.text)
+        return []
+    kept = versions(folder)
+    changed = _changed(kept, made_with)
+    if changed:
+        kept["later"] = [*kept.get("later", []), made_with]
+        write_atomically(folder / "versions.json", json.dumps(kept, indent=2) + "\n")
+    return changed
+
+
+def _changed(before: dict[str, Any], now: dict[str, Any], path: str = "") -> list[str]:
+    """The leaves that differ between two nested records."""
+    changes = []
+    for key in now.keys() & before.keys() - {"started", "later"}:
+        old, new = before[key], now[key]
+        if isinstance(old, dict) and isinstance(new, dict):
+            changes += _changed(old, new, f"{path}{key} ")
+        elif old != new:
+            changes.append(f"{path}{key} was {old} and is {new}")
+    return sorted(changes)
+
+
+def _write_raw(folder: Path, config: Config) -> None:
+    folder.mkdir(exist_ok=True)
+    for number, (path, text) in enumerate(config.files):
+        (folder / f"{number:02d}_{Path(path).name}").write_text(text, encoding="utf-8")
+    (folder / "bindings.gin").write_text("".join(f"{binding}\n" for binding in config.bindings), encoding="utf-8")

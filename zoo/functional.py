@@ -1,0 +1,252 @@
+"""The block's arithmetic, each piece saving less for backward than its plain form; see docs/performance.md for what that gains.
+
+Every function computes exactly what its one-line formula says. Under `torch.compile` the plain formulas are used: the compiler
+fuses and recomputes by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def _compiling() -> bool:
+    return torch.compiler.is_compiling()
+
+
+def _with_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The tensors in the type that autocast wants for a matrix product; as they are without autocast."""
+    kind = tensors[0].device.type
+    if torch.is_autocast_enabled(kind):
+        return tuple(t.to(torch.get_autocast_dtype(kind)) for t in tensors)
+    return tensors
+
+
+# -- RMSNorm: x / √(mean x² + ε) · gain ---------------------------------------------------------------------------------
+
+
+def inverse_rms(x: Tensor, eps: float) -> Tensor:
+    """1 / √(mean x² + ε) over the last dimension, in at least float32: (…, 1)."""
+    kind = torch.promote_types(x.dtype, torch.float32)
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=kind)
+    return norm.square_().div_(x.size(-1)).add_(eps).rsqrt_()
+
+
+class _RMSNorm(torch.autograd.Function):
+    """Saves x and one number a row."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gain: Tensor | None, eps: float) -> Tensor:
+        scale = inverse_rms(x, eps)
+        ctx.save_for_backward(x, gain, scale)
+        y = x * scale
+        if gain is not None:
+            y = y.mul_(gain)
+        return y.to(x.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        x, gain, scale = ctx.saved_tensors
+        normed = x * scale
+        d_gain = None
+        if gain is not None:
+            product = grad * normed
+            if ctx.needs_input_grad[1]:
+                d_gain = product.sum(dim=tuple(range(product.dim() - 1))).to(gain.dtype)
+            along = torch.matmul(product, gain.to(product.dtype)).unsqueeze(-1) / x.size(-1)
+            d_x = torch.addcmul(grad * gain, normed, along, value=-1.0).mul_(scale)
+        else:
+            along = (grad * normed).mean(dim=-1, keepdim=True)
+            d_x = torch.addcmul(grad, normed, along, value=-1.0).mul_(scale)
+        return d_x.to(x.dtype), d_gain, None
+
+
+def rms_norm(x: Tensor, gain: Tensor | None, eps: float) -> Tensor:
+    """RMSNorm over the last dimension, with a gain or without."""
+    if _compiling():
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        y = wide * (wide.square().mean(dim=-1, keepdim=True) + eps).rsqrt()
+        return (y if gain is None else y * gain).to(x.dtype)
+    return _RMSNorm.apply(x, gain, eps)  # type: ignore[no-any-return]
+
+
+# -- SwiGLU: (silu(g) ⊙ u) Wᵀ -------------------------------------------------------------------------------------------
+
+
+class _SwiGLU(torch.autograd.Function):
+    """Saves the joined product of gate and up alone; silu and its product are made again in backward."""
+
+    @staticmethod
+    def forward(ctx: Any, gate_up: Tensor, down: Tensor) -> Tensor:
+        ctx.save_for_backward(gate_up, down)
+        gate, up = gate_up.chunk(2, dim=-1)
+        return F.linear(F.silu(gate).mul_(up), down)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None]:
+        gate_up, down = ctx.saved_tensors
+        gate, up = gate_up.chunk(2, dim=-1)
+        d_inner = grad @ down.to(grad.dtype)
+        silu = F.silu(gate)
+        d_gate_up = torch.empty_like(gate_up)
+        d_gate, d_up = d_gate_up.chunk(2, dim=-1)
+        torch.mul(d_inner, silu, out=d_up)
+        d_down = None
+        if ctx.needs_input_grad[1]:
+            inner = silu.mul_(up)
+            d_down = (grad.flatten(0, -2).T @ inner.flatten(0, -2).to(grad.dtype)).to(down.dtype)
+        d_gate.copy_(torch.ops.aten.silu_backward(d_inner.mul_(up), gate))
+        return d_gate_up, d_down
+
+
+def swiglu(gate_up: Tensor, down: Tensor) -> Tensor:
+    """(silu(gate) ⊙ up) downᵀ from the joined gate and up (…, 2F)."""
+    if _compiling():
+        gate, up = gate_up.chunk(2, dim=-1)
+        return F.linear(F.silu(gate) * up, down)
+    return _SwiGLU.apply(gate_up, down)  # type: ignore[no-any-return]
+
+
+# -- Rotary positions ---------------------------------------------------------------------------------------------------
+
+
+def rotary_table(length: int, head_dim: int, theta: float) -> Tensor:
+    """cos and sin of t · θ^(−2j/d): (length, d/2, 2), in float64."""
+    frequencies = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
+    angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies
+    return torch.stack([angles.cos(), angles.sin()], dim=-1)
+
+
+def _rotate_(heads: Tensor, table: Tensor, sign: float) -> None:
+    """Rotate the pairs (2j, 2j+1) of heads (B, T, H, d) in place."""
+    pairs = heads.unflatten(-1, (-1, 2))
+    if heads.dtype in (torch.float32, torch.float64):
+        turn = torch.view_as_complex(table.to(heads.dtype))
+        torch.view_as_complex(pairs).mul_((turn if sign > 0 else turn.conj())[:, None])
+    else:  # no complex numbers in half precision
+        pairs.copy_(_rotated(pairs.float(), table, sign))
+
+
+def _rotated(pairs: Tensor, table: Tensor, sign: float) -> Tensor:
+    cos, sin = table[:, None, :, 0].to(pairs.dtype), sign * table[:, None, :, 1].to(pairs.dtype)
+    even, odd = pairs.unbind(-1)
+    return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)
+
+
+class _Rotate(torch.autograd.Function):
+    """In place on a tensor that nobody else has: the product that made it does not need it in backward."""
+
+    @staticmethod
+    def forward(ctx: Any, heads: Tensor, table: Tensor, count: int) -> Tensor:
+        ctx.save_for_backward(table)
+        ctx.count = count
+        _rotate_(heads[:, :, :count], table, 1.0)
+        ctx.mark_dirty(heads)
+        return heads
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (table,) = ctx.saved_tensors
+        grad = grad.clone() if not grad.is_contiguous() else grad
+        _rotate_(grad[:, :, : ctx.count], table, -1.0)
+        return grad, None, None
+
+
+def rotate(heads: Tensor, table: Tensor, count: int) -> Tensor:
+    """Rotary positions on the first `count` heads of a fresh (B, T, H, d), which is consumed; `table` (T, d/2, 2)."""
+    if _compiling():
+        turned = _rotated(heads[:, :, :count].unflatten(-1, (-1, 2)), table, 1.0).flatten(-2)
+        return torch.cat([turned.to(heads.dtype), heads[:, :, count:]], dim=2)
+    return _Rotate.apply(heads, table, count)  # type: ignore[no-any-return]
+
+
+# -- Output projection and cross-entropy --------------------------------------------------------------------------------
+
+ROWS_PER_CHUNK = 512
+IGNORED = -100
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Chunks of rows; the gradient is made in the forward pass, so logits are never larger than chunk × vocabulary."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, scale: float) -> Tensor:
+        compute_x, compute_w = _with_autocast(x, weight)
+        d_x = torch.empty_like(compute_x) if ctx.needs_input_grad[0] else None
+        d_w = torch.zeros_like(compute_w) if ctx.needs_input_grad[1] else None
+        total = x.new_zeros((), dtype=torch.promote_types(x.dtype, torch.float32))
+        for start in range(0, x.size(0), ROWS_PER_CHUNK):
+            rows = slice(start, start + ROWS_PER_CHUNK)
+            chunk, wanted = compute_x[rows], targets[rows]
+            logits = (chunk @ compute_w.T).to(total.dtype)
+            counted = wanted != IGNORED
+            picked = wanted.where(counted, 0)[:, None]
+            norm = logits.logsumexp(dim=-1, keepdim=True)
+            total += ((norm - logits.gather(1, picked)).squeeze(1) * counted).sum()
+            if d_x is None and d_w is None:
+                continue
+            probabilities = logits.sub_(norm).exp_()
+            probabilities.scatter_add_(1, picked, probabilities.new_full(picked.shape, -1.0))
+            factor = counted[:, None].to(total.dtype) * scale
+            d_logits = probabilities.mul_(factor).to(compute_x.dtype)
+            if d_x is not None:
+                torch.mm(d_logits, compute_w, out=d_x[rows])
+            if d_w is not None:
+                d_w.addmm_(d_logits.T, chunk)
+        ctx.save_for_backward(d_x, d_w)
+        ctx.kinds = (x.dtype, weight.dtype)
+        return total * scale
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        d_x, d_w = ctx.saved_tensors
+        return (
+            None if d_x is None else (d_x * grad).to(ctx.kinds[0]),
+            None if d_w is None else (d_w * grad).to(ctx.kinds[1]),
+            None,
+            None,
+        )
+
+
+def linear_cross_entropy(
+    x: Tensor, weight: Tensor, targets: Tensor, reduction: Literal["sum", "mean"] = "mean"
+) -> Tensor:
+    """Cross-entropy of softmax(x weightᵀ) against `targets`; a target of −100 does not count."""
+    x, targets = x.flatten(0, -2), targets.flatten()
+    if _compiling():
+        return F.cross_entropy(x @ weight.T, targets, reduction=reduction, ignore_index=IGNORED)
+    scale = 1.0
+    if reduction == "mean":
+        scale = 1.0 / max(1, int((targets != IGNORED).sum()))
+    return _LinearCrossEntropy.apply(x, weight, targets, scale)  # type: ignore[no-any-return]
+
+
+class Score(NamedTuple):
+    """How well a batch was predicted."""
+
+    nll: Tensor  # summed over the targets, nats
+    correct: Tensor
+    count: int
+
+
+@torch.no_grad()
+def linear_score(x: Tensor, weight: Tensor, targets: Tensor) -> Score:
+    """Summed cross-entropy and the number of targets that have the largest logit."""
+    x, targets = x.flatten(0, -2), targets.flatten()
+    nll = x.new_zeros((), dtype=torch.float64 if x.device.type == "cpu" else torch.float32)
+    correct = targets.new_zeros(())
+    for start in range(0, x.size(0), ROWS_PER_CHUNK):
+        rows = slice(start, start + ROWS_PER_CHUNK)
+        logits = F.linear(x[rows], weight).float() if x.dtype != torch.float64 else F.linear(x[rows], weight)
+        wanted = targets[rows]
+        nll += F.cross_entropy(logits, wanted, reduction="sum", ignore_index=IGNORED)
+        correct += (logits.argmax(dim=-1) == wanted).sum()
+    return Score(nll, correct, int((targets != IGNORED).sum()))

@@ -1,0 +1,41 @@
+"""Ctrl-C and SIGTERM: the step is finished and saved; the same signal again ends the process at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stop:
+    """Listens for signals while it is entered; `signal` is the one that came first, or 0."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Stop:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.signal = self.signal or number
+        # From now on the system itself answers, even in the middle of a long matrix product.
+        signal.signal(number, signal.SIG_DFL)
+        if int(os.environ.get("RANK", "0")) == 0:
+            # A progress bar hides the cursor, and nobody could show it again after the second signal.
+            cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
+            again = "Ctrl-C again stops at once" if number == signal.SIGINT else "again stops at once"
+            os.write(2, f"{cursor}\n{signal.Signals(number).name}: finishing the step and saving; {again}\n".encode())
