@@ -27,7 +27,8 @@ class Site:
         info = self.folder / f"{distribution.replace('-', '_')}-{version}.{kind}"
         metadata = {"dist-info": "METADATA", "egg-info": "PKG-INFO"}[kind]
         groups = "".join(
-            f"[zoo.{slot}]\n" + "".join(f"{id} = {value}\n" for id, value in ids.items()) for slot, ids in entries.items()
+            f"[zoo.{slot}]\n" + "".join(f"{id} = {value}\n" for id, value in ids.items())
+            for slot, ids in entries.items()
         )
         everything = {
             f"{info.name}/{metadata}": f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n",

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from zoo.extension import AttentionInputs, Layer, ScoreMixing
 from zoo.functional import rms_norm, rotary_table, rotate
-from zoo.history import History
-from zoo.scores import Scores, attend
+from zoo.history import Heads, History, Pattern
+from zoo.scores import attend
 from zoo.state import State
 
 
@@ -57,11 +57,11 @@ class Attention(nn.Module):
 
     def forward(
         self, normed: Tensor | AttentionInputs, inputs: AttentionInputs, history: History, state: State | None
-    ) -> tuple[Tensor, Scores]:
+    ) -> tuple[Tensor, Pattern]:
         """`normed` is what is projected; `inputs` the same before the norm, for score mixing."""
         q, k, v = self.project(normed, state)  # (B, H, T, d), (B, Hkv, S, d)
         scores = self.score_mixing(q, k, inputs, history, state)
-        return self.join(attend(scores, v, self.dropout if self.training else 0.0)), scores
+        return self.join(attend(scores, v, self.dropout if self.training else 0.0)), Pattern(scores, Heads(q, k))
 
     def project(self, normed: Tensor | AttentionInputs, state: State | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of the new tokens; keys and values of all so far."""
@@ -79,13 +79,18 @@ class Attention(nn.Module):
         heads = rotate(heads, table, self.heads[0] + self.heads[1])
         q, k, v = (x.transpose(1, 2) for x in heads.split(self.heads, dim=2))
         if state is not None:
-            k, v = state.append(self, "k", k, dim=2), state.append(self, "v", v, dim=2)
+            k, v = state.append(self, "k", k, dim=2), self.keep_values(v, state)
         return q, k, v
 
     def values(self, normed: Tensor, state: State | None) -> Tensor:
         """Values alone, of an input that is not this layer's own: (B, Hkv, S, d)."""
-        weight = self.qkv[-self.heads[2] * self.head_dim :]
-        v = F.linear(normed, weight).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        v = F.linear(normed, self.value_weight()).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        return self.keep_values(v, state)
+
+    def value_weight(self) -> Tensor:
+        return self.qkv[-self.heads[2] * self.head_dim :]
+
+    def keep_values(self, v: Tensor, state: State | None) -> Tensor:
         return v if state is None else state.append(self, "v", v, dim=2)
 
     def join(self, heads: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from zoo.attention import Attention, RMSNorm
 from zoo.extension import ATTENTION, FFN, AttentionInputs, Layer, Residual, TemporalMixing
 from zoo.functional import swiglu
-from zoo.history import History, Record
+from zoo.history import History, Pattern, Record
 from zoo.scores import Scores, attend
 from zoo.state import State
 
@@ -46,26 +46,26 @@ class Block(nn.Module):
     def forward(self, stream: Tensor, history: History, state: State | None) -> tuple[Tensor, Record]:
         x = self.residual.read(ATTENTION, stream, history)
         inputs = x if isinstance(x, AttentionInputs) else AttentionInputs(x, x, x)
-        history = history.under_way(inputs.query)
-        a, scores = self.attend(inputs, history, state)
+        history = history.under_way(self, inputs.query)
+        a, pattern = self.attend(inputs, history, state)
         after = self.residual.write(ATTENTION, stream, a, history)
-        history = history.under_way(inputs.query, a)
+        history = history.under_way(self, inputs.query, a)
         y = self.residual.read(FFN, stream if self.parallel else after, history)
         assert isinstance(y, Tensor)
         f = self.feed_forward(y, state)
-        return self.residual.write(FFN, after, f, history), Record(self, inputs.query, a, f, scores)
+        return self.residual.write(FFN, after, f, history), Record(self, inputs.query, a, f, pattern)
 
-    def attend(self, inputs: AttentionInputs, history: History, state: State | None) -> tuple[Tensor, Scores | None]:
+    def attend(self, inputs: AttentionInputs, history: History, state: State | None) -> tuple[Tensor, Pattern | None]:
         """The attention sublayer, or what takes its place."""
         if inputs.query is inputs.key is inputs.value:
             normed = self.mixed_input(inputs.query, state)
             if self.temporal_mixing.site == "attention":
                 return self._dropped(self.temporal_mixing(normed, state)), None
-            a, scores = self.attention(normed, inputs, history, state)
+            a, pattern = self.attention(normed, inputs, history, state)
         else:
             separate = AttentionInputs(*(self.attention_norm(x) for x in inputs))
-            a, scores = self.attention(separate, inputs, history, state)
-        return self._dropped(a), scores
+            a, pattern = self.attention(separate, inputs, history, state)
+        return self._dropped(a), pattern
 
     def mixed_input(self, x: Tensor, state: State | None) -> Tensor:
         """Attention's input after its norm, and after temporal mixing where that is its site."""
@@ -84,10 +84,10 @@ class Block(nn.Module):
 
     # -- run again on another input, with the attention pattern of the first pass ---------------------------------------
 
-    def replay_attention(self, x: Tensor, scores: Scores, state: State | None) -> Tensor:
-        """The attention sublayer's output on a new input x."""
-        return self.attention.join(attend(scores, self.attention.values(self.mixed_input(x, state), state)))
+    def replay_attention(self, x: Tensor, scores: Scores, values: Tensor, state: State | None) -> Tensor:
+        """The attention sublayer's output on a new input x, whose values (B, Hkv, S, d) have been made."""
+        return self._dropped(self.attention.join(attend(scores, values)))
 
-    def replay(self, x: Tensor, scores: Scores, state: State | None) -> Tensor:
+    def replay(self, x: Tensor, scores: Scores, values: Tensor, state: State | None) -> Tensor:
         """The FFN's output when the whole layer is run on a new input x."""
-        return self.feed_forward(x + self.replay_attention(x, scores, state), state)
+        return self.feed_forward(x + self.replay_attention(x, scores, values, state), state)

@@ -95,8 +95,8 @@ def _prune(folder: Path, newest: Checkpoint, keep: int) -> None:
 
 def newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     """The newest sound checkpoint, if there is any at all, and a sentence for each damaged one that is passed over."""
-    found, damaged = listed(folder), []
-    for checkpoint in reversed(found):
+    damaged: list[Path] = []
+    for checkpoint in reversed(listed(folder)):
         if sound(checkpoint):
             return checkpoint, [f"{path} is damaged: the checkpoint before it is used" for path in damaged]
         damaged.append(checkpoint.path)

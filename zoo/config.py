@@ -155,8 +155,9 @@ def load(files: Sequence[str | Path], bindings: Sequence[str] = ()) -> Config:
 
 
 def _read(reader: Reader, given: Sequence[Path], bindings: Sequence[str]) -> Iterator[Statement]:
-    for folder in plugins.project_gin():
-        yield from reader.read_file(folder / "defaults.gin", "defaults")
+    if not (folders := plugins.project_gin()):
+        raise ConfigError("this installation lacks its Gin files (defaults.gin): install it again")
+    yield from reader.read_file(folders[0] / "defaults.gin", "defaults")
     for path in given:
         yield from reader.read_file(path, "file")
     for binding in bindings:

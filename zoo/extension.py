@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
@@ -62,7 +62,7 @@ def hint(parameter: nn.Parameter, *, decay: bool = False, lr_factor: float = 1.0
 class Extension(nn.Module):
     """What the three kinds share."""
 
-    reads: ClassVar[frozenset[str]] = frozenset()  # which of `zoo.history.READABLE` it looks at
+    reads: frozenset[str] = frozenset()  # which of `zoo.history.READABLE` it looks at
     causal: bool = True  # position t never sees t+1…
     deterministic: bool = True  # in evaluation mode the same input gives the same output
     decodes: bool = True  # token by token with a state gives what the whole pass gives

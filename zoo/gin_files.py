@@ -182,6 +182,8 @@ def _parse(text: str, name: str, numbered: bool = True) -> Iterator[tuple[int, A
                 return
             yield statement.location.line_num, statement
     except Exception as error:  # Gin's parser leaks those of the tokeniser and of the literals too
+        while start < len(lines) and lines[start - 1].strip()[:1] in ("", "#"):
+            start += 1
         line, why = _explain(error, start)
         line = min(max(line, 1), len(lines))
         where = f"{name}:{line}" if numbered else name

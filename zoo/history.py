@@ -11,6 +11,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from zoo.block import Block
     from zoo.scores import Scores
+    from zoo.state import State
 
 # What an extension may declare in `reads`, and what it then finds here.
 READABLE = {
@@ -19,9 +20,24 @@ READABLE = {
     "ffn": "history.ffn: the FFN output of each layer below",
     "attention_sum": "history.attention_sum: their sum (None under the first layer)",
     "ffn_sum": "history.ffn_sum: their sum (None under the first layer)",
+    "heads": "history.heads: the queries and keys of each layer below, before any mixing of scores",
     "scores": "history.scores: what each layer below attended with, unmasked",
     "blocks": "history.blocks: the layers below, to run them again",
 }
+
+
+class Heads(NamedTuple):
+    """A layer's own queries and keys, after rotary positions."""
+
+    q: Tensor  # (B, H, T, d)
+    k: Tensor  # (B, Hkv, S, d)
+
+
+class Pattern(NamedTuple):
+    """How a layer attended: with what scores, made from what heads."""
+
+    scores: Scores
+    heads: Heads
 
 
 class Record(NamedTuple):
@@ -31,12 +47,13 @@ class Record(NamedTuple):
     input: Tensor
     attention: Tensor
     ffn: Tensor
-    scores: Scores | None  # None where no attention took place
+    pattern: Pattern | None  # None where no attention took place
 
 
 class Current(NamedTuple):
     """The layer under way, as far as it has come."""
 
+    block: Block
     input: Tensor
     attention: Tensor | None = None
 
@@ -52,12 +69,19 @@ class History:
     ffn: tuple[Tensor, ...] = ()
     attention_sum: Tensor | None = None
     ffn_sum: Tensor | None = None
-    scores: tuple[Scores | None, ...] = ()
+    heads: tuple[Heads, ...] = ()
+    scores: tuple[Scores, ...] = ()
     blocks: tuple[Block, ...] = ()
-    current: Current | None = None
+    state: State | None = None  # of decoding, for an extension that keeps something of its own
+    now: Current | None = None
 
-    def under_way(self, input: Tensor, attention: Tensor | None = None) -> History:
-        return replace(self, current=Current(input, attention))
+    @property
+    def current(self) -> Current:
+        assert self.now is not None, "no layer is under way"
+        return self.now
+
+    def under_way(self, block: Block, input: Tensor, attention: Tensor | None = None) -> History:
+        return replace(self, now=Current(block, input, attention))
 
     def after(self, record: Record) -> History:
         keep = self.reads
@@ -69,8 +93,10 @@ class History:
             ffn=(*self.ffn, record.ffn) if "ffn" in keep else (),
             attention_sum=_add(self.attention_sum, record.attention) if "attention_sum" in keep else None,
             ffn_sum=_add(self.ffn_sum, record.ffn) if "ffn_sum" in keep else None,
-            scores=(*self.scores, record.scores) if "scores" in keep else (),
+            heads=(*self.heads, record.pattern.heads) if "heads" in keep and record.pattern else (),
+            scores=(*self.scores, record.pattern.scores) if "scores" in keep and record.pattern else (),
             blocks=(*self.blocks, record.block) if "blocks" in keep else (),
+            state=self.state,
         )
 
 

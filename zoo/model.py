@@ -90,7 +90,7 @@ class LanguageModel(CausalLM):
     def _stack(self, embedding: Tensor, state: State | None) -> Tensor:
         """The layers, and the only place where the history grows."""
         stream = self._residual(0).open(embedding)
-        history = History(embedding, self.reads)
+        history = History(embedding, self.reads, state=state)
         saving = self.checkpoint_activations and self.training and state is None
         for block in self.layers:
             if saving:

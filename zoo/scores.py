@@ -31,11 +31,15 @@ class Factors(NamedTuple):
 
 
 class Dense(NamedTuple):
-    """Scores that do not factor: `block(first, last, keys)` answers (B, H, last − first, keys) for those query rows."""
+    """Scores that do not factor: `block(first, last, keys, *tables)` answers (B, H, last − first, keys) for those query rows.
 
-    block: Callable[[int, int, int], Tensor]
+    `tables` (…, T, S) are handed over cut to the rows of the block: what a block reads of them is cut once, not sliced anew.
+    """
+
+    block: Callable[..., Tensor]
     num_rows: int  # T
     num_keys: int  # S
+    tables: tuple[Tensor, ...] = ()
 
 
 Scores = Factors | Dense
@@ -98,18 +102,20 @@ def _hide_future(scores: Tensor, first: int, offset: int) -> Tensor:
 def _attend_dense(scores: Dense, v: Tensor, dropout: float) -> Tensor:
     offset = scores.num_keys - scores.num_rows
 
-    def rows(first: int, last: int) -> Tensor:
-        block = scores.block(first, last, offset + last)  # (B, H, rows, keys)
+    def rows(first: int, last: int, *tables: Tensor) -> Tensor:
+        block = scores.block(first, last, offset + last, *tables)  # (B, H, rows, keys)
         groups = block.size(1) // v.size(1)
         ahead = torch.ones(last - first, offset + last, dtype=torch.bool, device=v.device).triu(offset + first + 1)
         weights = F.dropout(block.masked_fill(ahead, float("-inf")).softmax(dim=-1), dropout, dropout > 0)
         mixed = weights.unflatten(1, (-1, groups)).flatten(2, 3) @ v[:, :, : offset + last]
         return mixed.unflatten(2, (groups, -1)).flatten(1, 2)
 
-    bounds = [(first, min(first + ROWS, scores.num_rows)) for first in range(0, scores.num_rows, ROWS)]
-    if torch.is_grad_enabled():
-        return torch.cat([checkpoint(rows, *b, use_reentrant=False) for b in bounds], dim=2)
-    return torch.cat([rows(*b) for b in bounds], dim=2)
+    cuts = [table.split(ROWS, dim=-2) for table in scores.tables]
+    done = []
+    for i, first in enumerate(range(0, scores.num_rows, ROWS)):
+        bounds = (first, min(first + ROWS, scores.num_rows), *(cut[i] for cut in cuts))
+        done.append(checkpoint(rows, *bounds, use_reentrant=False) if torch.is_grad_enabled() else rows(*bounds))
+    return torch.cat(done, dim=2)
 
 
 # -- Several terms, a block of rows at a time ---------------------------------------------------------------------------

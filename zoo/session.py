@@ -180,7 +180,7 @@ def start(config: Config, settings: Settings, ranks: Ranks, folder: Path, show: 
         messages = [*messages, f"continuing after step {session.state.step:,} of {steps:,}"]
     made_with = {**run_folder.identity(data, ranks.size), **versions(config.plugins), "started": now()}
     messages += ranks.on_first(lambda: run_folder.describe(folder, config, made_with, Path(data.tokenizer.path)))
-    for message in dict.fromkeys((*config.warnings, *config.unused(), *messages)):
+    for message in dict.fromkeys((*config.warnings, *config.unused(), *data.notes, *messages)):
         session.bar.say(message)
     if ranks.first:
         session.records = Records(folder, kept["marks"] if kept else None, session.state.step)
@@ -198,6 +198,7 @@ def _build(config: Config, settings: Settings, ranks: Ranks, folder: Path) -> tu
     """The data, which must be what the run in the folder began with, and the model for it."""
     randomness.seed(settings.seed)
     data: Data = config.build("data")
+    data.tokens("valid")  # a corpus without a validation split says so now, not at the first validation
     identity = run_folder.identity(data, ranks.size)
     ranks.on_first(lambda: run_folder.check_identity(folder, identity))
     seed = {} if "model.seed" in config.values else {"seed": settings.seed}
@@ -231,7 +232,7 @@ def _deterministic(device: torch.device) -> None:
 
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # it would only cost time
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # it only costs time
 
 
 def _checkpoint_size(model: torch.nn.Module) -> int:

@@ -67,9 +67,10 @@ def read(folder: Path) -> Summary | None:
     file = folder / FILE
     if not file.exists():
         return None
-    kept = json.loads(file.read_text(encoding="utf-8"))
+    kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     floats = {entry.name for entry in dataclasses.fields(Summary) if entry.type == "float"}
-    return Summary(**{name: math.nan if value is None and name in floats else value for name, value in kept.items()})
+    kept |= {name: math.nan for name in floats if kept[name] is None}
+    return Summary(**kept)
 
 
 def _without_nan(value: Any) -> Any:

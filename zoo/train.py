@@ -114,7 +114,7 @@ def run(config: Config, folder: Path, *, show: bool = True) -> Summary:
 
 
 def loop(session: Session) -> Status:
-    """Do what is due at this step, then train on. What is due follows from the state alone: a resumed run does the same."""
+    """Do what is due at this step, then train on. What is due follows from the state alone, also after a break."""
     from zoo.session import save
     from zoo.step import train_step
     from zoo.validate import validate

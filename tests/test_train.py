@@ -1,0 +1,343 @@
+"""The loop: what it computes, what it does at which step, how it ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import training
+from training import BATCH, LENGTH, Config, Model, config, go, outcome
+
+from zoo import checkpoint, records
+from zoo.errors import ConfigError
+from zoo.extension import hint
+from zoo.step import schedule
+from zoo.train import Settings
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def kept(run: Path, index: int = -1) -> dict[str, Any]:
+    return checkpoint.read(checkpoint.listed(run / "checkpoints")[index])
+
+
+# --- settings
+
+
+def test_the_learning_rate_rises_and_follows_a_cosine_to_its_final_part() -> None:
+    rates = [schedule(step, 100, warmup=0.1, final=0.2) for step in range(1, 101)]
+    assert rates[:10] == pytest.approx([0.1 * step for step in range(1, 11)])
+    assert rates[9] == max(rates) == 1.0
+    assert rates[54] == pytest.approx(0.6)  # half way down from 1 to 0.2
+    assert rates[99] == pytest.approx(0.2)
+    assert all(later < earlier for earlier, later in zip(rates[9:], rates[10:], strict=False))
+    assert [schedule(step, 1, 0.5, 0.1) for step in (1,)] == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("steps", 0),
+        ("lr", -1.0),
+        ("lr", math.nan),
+        ("warmup", 1.5),
+        ("betas", (0.9, 1.0)),
+        ("log_every", 0),
+        ("tokens", 0),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_named(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"train\.{name} = "):
+        Settings(**{name: value})
+
+
+def test_a_budget_in_tokens_decides(tmp_path: Path) -> None:
+    per_step = BATCH * LENGTH * 2
+    summary = go(config(tmp_path, tokens=3 * per_step + 1, accumulate=2), tmp_path / "run")
+    assert (summary.steps, summary.tokens) == (4, 4 * per_step)
+
+
+# --- what is computed
+
+
+def naive(settings: Settings, steps: int, lr_factor: float = 1.0) -> list[float]:
+    """The same training written out: plain AdamW on the mean loss over the accumulated batches. No dropout."""
+    model = without_dropout(training.VOCABULARY, LENGTH, seed=settings.seed)
+    decayed = [p for p in model.parameters() if p.dim() >= 2]
+    plain = [p for p in model.parameters() if p.dim() < 2]
+    groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": plain, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, betas=settings.betas, eps=settings.eps)
+    reader, losses = training.Reader(settings.seed, 0, 1, training.nothing), []
+    for step in range(1, steps + 1):
+        block = torch.cat([next(reader) for _ in range(settings.accumulate)])
+        loss = F.cross_entropy(model.logits(block[:, :-1]).flatten(0, 1), block[:, 1:].flatten())
+        loss.backward()
+        if settings.clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+        for group in optimizer.param_groups:
+            group["lr"] = settings.lr * schedule(step, steps, settings.warmup, settings.final_lr)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
+
+
+def without_dropout(vocab_size: int, max_length: int, seed: int) -> Model:
+    model = Model(vocab_size, max_length, seed)
+    for layer in model.layers:
+        layer.forward = lambda x, layer=layer: x + layer.gate * layer.scale * layer.inner(x).tanh()
+    return model
+
+
+@pytest.mark.parametrize("settings", [{}, {"accumulate": 3}, {"clip": 0.05}, {"clip": 0.0, "weight_decay": 0.5}])
+def test_it_computes_what_the_naive_loop_computes(tmp_path: Path, settings: dict[str, Any]) -> None:
+    made = dataclasses.replace(config(tmp_path, log_every=1, **settings), model=without_dropout)
+    go(made, tmp_path / "run")
+    losses = [row["loss"] for row in records.read(tmp_path / "run", "train")]
+    assert losses == pytest.approx(naive(Settings(**made.settings), 12), rel=2e-5)
+    assert losses[-1] < 0.6 * losses[0]
+
+
+def test_a_parameter_may_ask_for_another_learning_rate(tmp_path: Path) -> None:
+    def still(vocab_size: int, max_length: int, seed: int) -> Model:
+        model = Model(vocab_size, max_length, seed)
+        hint(model.layers[0].gate, lr_factor=0.0)
+        hint(model.layers[1].gate, lr_factor=0.5)
+        return model
+
+    go(dataclasses.replace(config(tmp_path, steps=1, save_every=1), model=still), tmp_path / "run")
+    weights = kept(tmp_path / "run")["model"]
+    assert weights["layers.0.gate"].item() == 1.0
+    assert abs(weights["layers.1.gate"].item() - 1.0) == pytest.approx(0.5 * 0.05, rel=1e-3)  # Adam's first step is lr
+    assert (weights["layers.1.scale"] - 1.0).abs().max().item() == pytest.approx(0.05, rel=1e-3)
+
+
+def test_a_row_is_the_mean_since_the_last_one(tmp_path: Path) -> None:
+    single, double = tmp_path / "single", tmp_path / "double"
+    go(config(tmp_path, log_every=1), single)
+    go(config(tmp_path, log_every=5), double)
+    losses = [row["loss"] for row in records.read(single, "train")]
+    rows = records.read(double, "train")
+    assert [row["step"] for row in rows] == [5, 10, 12]
+    assert [row["loss"] for row in rows] == pytest.approx(
+        [sum(losses[:5]) / 5, sum(losses[5:10]) / 5, sum(losses[10:]) / 2]
+    )
+
+
+def test_validation_is_the_whole_split(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    made = config(tmp_path)
+    summary = go(made, run)
+    model = made.built[-1].eval()
+    model.load_state_dict(kept(run)["model"])
+    nll, correct, count = 0.0, 0, 0
+    for tokens, targets in made.data.evaluate("valid"):
+        for row, wanted in zip(model.logits(tokens), targets, strict=True):
+            for logits, target in zip(row, wanted, strict=True):
+                if target != -100:
+                    nll -= logits.log_softmax(-1)[target].item()
+                    correct += int(logits.argmax() == target)
+                    count += 1
+    assert summary.valid_loss == pytest.approx(nll / count, rel=1e-5)
+    assert summary.perplexity == pytest.approx(math.exp(nll / count), rel=1e-5)
+    assert summary.bits_per_byte == pytest.approx(nll / math.log(2) / 1000, rel=1e-5)
+    assert summary.accuracy == pytest.approx(correct / count)
+    assert [row["step"] for row in records.read(run, "valid")] == [4, 8, 12]
+    assert records.read(run, "valid")[-1]["loss"] == summary.valid_loss
+
+
+def test_the_last_step_is_validated_in_any_case(tmp_path: Path) -> None:
+    go(config(tmp_path, steps=5), tmp_path / "run")
+    assert [row["step"] for row in records.read(tmp_path / "run", "valid")] == [4, 5]
+
+
+def test_the_model_is_told_to_compile_and_to_save_activations(tmp_path: Path) -> None:
+    made = config(tmp_path, steps=1, compile=True, checkpoint_activations=True)
+    go(made, tmp_path / "run")
+    assert made.built[-1].compiled and made.built[-1].checkpoint_activations
+    plain = config(tmp_path, steps=1)
+    go(plain, tmp_path / "plain")
+    assert not plain.built[-1].compiled and not plain.built[-1].checkpoint_activations
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("auto", torch.float32), ("float32", torch.float32), ("bfloat16", torch.bfloat16)]
+)
+def test_the_precision_of_the_forward_pass_on_the_cpu(tmp_path: Path, precision: str, dtype: torch.dtype) -> None:
+    seen = set()
+
+    def watched(vocab_size: int, max_length: int, seed: int) -> Model:
+        model = Model(vocab_size, max_length, seed)
+        model.layers[0].inner.register_forward_hook(lambda module, inputs, output: seen.add(output.dtype))
+        return model
+
+    go(dataclasses.replace(config(tmp_path, steps=1, precision=precision), model=watched), tmp_path / "run")
+    assert seen == {dtype}
+    assert {tensor.dtype for tensor in kept(tmp_path / "run")["model"].values()} == {torch.float32}
+
+
+# --- the same again
+
+
+def test_the_same_configuration_gives_the_same_bits(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        go(config(tmp_path, accumulate=2), tmp_path / name)
+    assert outcome(tmp_path / "one") == outcome(tmp_path / "two")
+
+
+def test_another_seed_gives_another_run(tmp_path: Path) -> None:
+    go(config(tmp_path, seed=1), tmp_path / "one")
+    go(config(tmp_path, seed=2), tmp_path / "two")
+    assert outcome(tmp_path / "one")["model"] != outcome(tmp_path / "two")["model"]
+
+
+def test_how_often_it_logs_saves_and_validates_does_not_change_the_weights(tmp_path: Path) -> None:
+    go(config(tmp_path), tmp_path / "one")
+    go(config(tmp_path, log_every=5, save_every=1, validate_every=7), tmp_path / "two")
+    assert outcome(tmp_path / "one")["model"] == outcome(tmp_path / "two")["model"]
+
+
+# --- ends
+
+
+def test_early_stop_after_so_many_validations_without_a_better_one(tmp_path: Path) -> None:
+    summary = go(config(tmp_path, steps=100, validate_every=1, patience=3, lr=0.0), tmp_path / "run")
+    assert (summary.status, summary.steps, summary.best_step) == ("stopped early", 4, 1)
+
+
+def test_what_is_better_by_less_than_min_delta_is_not_better(tmp_path: Path) -> None:
+    settings = {"steps": 6, "validate_every": 1, "patience": 2}
+    assert go(config(tmp_path, min_delta=0.0, **settings), tmp_path / "one").status == "finished"
+    assert go(config(tmp_path, min_delta=100.0, **settings), tmp_path / "two").steps == 3
+
+
+def test_the_folder_holds_everything_that_is_needed_again(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    made = config(tmp_path)
+    summary = go(made, run)
+    assert (run / "config.gin").read_text() == made.text
+    assert (run / "operative.gin").read_text() == made.operative()
+    assert (run / "raw" / "00_some.gin").read_text() == "train.steps = 1\n"
+    assert (run / "raw" / "bindings.gin").read_text() == "train.lr = 1.0\n"
+    assert (run / "tokenizer.model").read_bytes() == b"one two three"
+    versions = json.loads((run / "versions.json").read_text())
+    assert versions["corpus"] == "counting" and versions["world_size"] == 1
+    assert versions["packages"]["torch"] == torch.__version__.partition("+")[0]
+    assert versions["machine"]["threads"] == 1 and "python" in versions and "git" in versions
+    written = json.loads((run / "summary.json").read_text())
+    assert written["status"] == summary.status == "finished"
+    assert written["probes"]["gate"].keys() == {"1", "2"}
+    assert written["parameters"] == sum(p.numel() for p in made.built[-1].parameters())
+    assert written["unigram_entropy"] == 2.56 and written["stamps"]["started"] <= written["stamps"]["ended"]
+    assert [kept.step for kept in checkpoint.listed(run / "checkpoints")] == [9, 12]
+
+
+def test_speed_and_memory_are_written(tmp_path: Path) -> None:
+    summary = go(config(tmp_path), tmp_path / "run")
+    (row, *_) = records.read(tmp_path / "run", "train")
+    assert row["tokens_per_second"] > 0 and 1e7 < row["peak_memory"] < 1e11
+    assert summary.tokens_per_second > 0 and 0 < summary.seconds < 60
+
+
+def test_a_figure_that_was_never_measured_is_null_and_read_as_nan(tmp_path: Path) -> None:
+    from zoo import summary as summaries
+
+    def spoil(number: int) -> None:
+        made.built[-1].layers[0].spoilt = "forward"
+
+    made: Config = config(tmp_path, before=spoil, max_skipped=2)
+    go(made, tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["valid_loss"] is None
+    again = summaries.read(tmp_path / "run")
+    assert again is not None and math.isnan(again.valid_loss) and again.steps == 2
+
+
+# --- numbers that are not finite
+
+
+def spoiling(folder: Path, layer: int, how: str, bad: set[int], **settings: Any) -> Config:
+    """A configuration whose model spoils what the given layer computes, in the given steps."""
+
+    def before(number: int) -> None:
+        made.built[-1].layers[layer - 1].spoilt = how if number in bad else ""
+
+    made = config(folder, before=before, **settings)
+    return made
+
+
+@pytest.mark.parametrize("how", ["forward", "backward"])
+def test_a_bad_step_is_skipped_counted_and_never_reaches_the_weights(tmp_path: Path, how: str) -> None:
+    run = tmp_path / "run"
+    summary = go(spoiling(tmp_path, 2, how, {5, 6}, steps=6, save_every=4), run)
+    assert (summary.status, summary.skipped_steps, summary.steps) == ("finished", 2, 6)
+    assert [(row["step"], row["in_a_row"]) for row in records.read(run, "skipped")] == [(5, 1), (6, 2)]
+    assert training.digest(kept(run, -1)["model"]) == training.digest(kept(run, -2)["model"])  # of steps 6 and 4
+    assert training.digest(kept(run, -1)["optimizer"]["state"]) == training.digest(kept(run, -2)["optimizer"]["state"])
+
+
+def test_it_recovers_from_a_few_bad_steps(tmp_path: Path) -> None:
+    summary = go(spoiling(tmp_path, 1, "forward", {2, 3, 5, 6, 9}, max_skipped=3), tmp_path / "run")
+    assert (summary.status, summary.skipped_steps) == ("finished", 5)
+    assert kept(tmp_path / "run")["state"]["skipped_in_a_row"] == 0
+
+
+@pytest.mark.parametrize("layer", [1, 2])
+def test_so_many_in_a_row_end_as_diverged_and_tell_what_blew_up_first(tmp_path: Path, layer: int) -> None:
+    summary = go(spoiling(tmp_path, layer, "forward", set(range(5, 100)), max_skipped=3), tmp_path / "run")
+    assert (summary.status, summary.steps, summary.skipped_steps) == ("diverged", 7, 3)
+    assert summary.blew_up == f"layer {layer} output is NaN"
+
+
+@pytest.mark.parametrize("layer", [1, 2])
+def test_a_gradient_that_blows_up_is_named_by_the_parameter_nearest_to_the_loss(tmp_path: Path, layer: int) -> None:
+    summary = go(spoiling(tmp_path, layer, "backward", set(range(5, 100)), max_skipped=1), tmp_path / "run")
+    assert summary.status == "diverged"
+    # The layer above is finite; within the layer its inner product is the last parameter from the top.
+    assert summary.blew_up.startswith(f"the gradient of layer {layer} inner.")
+    assert "though the forward pass is finite" in summary.blew_up
+
+
+def test_looking_for_the_cause_does_not_change_the_random_numbers(tmp_path: Path) -> None:
+    """A run whose first step is bad trains afterwards as one that found no cause to look for."""
+    looked, rng = [], []
+
+    def watched(vocab_size: int, max_length: int, seed: int) -> Model:
+        model = Model(vocab_size, max_length, seed)
+        inspect = model.inspect
+        model.inspect = lambda tokens, targets: (looked.append(torch.get_rng_state()), inspect(tokens, targets))[1]  # type: ignore[method-assign]
+        model.layers[0].register_forward_pre_hook(lambda module, inputs: rng.append(torch.get_rng_state()))
+        return model
+
+    made = dataclasses.replace(spoiling(tmp_path, 2, "forward", {1}, steps=2), model=watched)
+    go(made, tmp_path / "run")
+    (at_inspect,) = looked
+    assert torch.equal(at_inspect, rng[0])  # the cause is looked for with the very same dropout
+    assert torch.equal(rng[1], rng[0]) and not torch.equal(rng[2], rng[0])  # step, inspection, next step
+    torch.set_rng_state(rng[0])
+    Model.logits(made.built[-1], torch.zeros(BATCH, LENGTH, dtype=torch.long))
+    assert torch.equal(rng[2], torch.get_rng_state())  # as if nobody had looked
+
+
+def test_a_loss_that_is_not_finite_with_finite_gradients_is_skipped_too(tmp_path: Path) -> None:
+    class Odd(Model):
+        def forward(self, tokens: Any, targets: Any = None, reduction: str = "sum") -> Any:
+            return super().forward(tokens, targets, reduction) + float("inf")
+
+    summary = go(dataclasses.replace(config(tmp_path, max_skipped=2), model=Odd), tmp_path / "run")
+    assert (summary.status, summary.skipped_steps) == ("diverged", 2)
+
+
+def test_a_diverged_run_is_over(tmp_path: Path) -> None:
+    first = go(spoiling(tmp_path, 1, "forward", set(range(5, 100)), max_skipped=3), tmp_path / "run")
+    again = config(tmp_path, max_skipped=3)
+    assert go(again, tmp_path / "run") == first
+    assert [type(built) for built in again.built] == [Settings]  # nothing was built for it

@@ -1,0 +1,52 @@
+"""Running the layers below again on a new input, with the attention pattern each had in its own pass.
+
+The pattern is never stored: each layer attends once more with the queries and keys it had, to new values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint as recompute
+
+from zoo.block import Block
+from zoo.functional import rms_norm
+from zoo.history import History
+from zoo.state import State
+
+
+def attention_again(history: History, x: Tensor, checkpoint: bool = True) -> list[Tensor]:
+    """The attention output of every layer below on the input x (B, T, D)."""
+    return _again(Block.replay_attention, history, x, checkpoint)
+
+
+def layers_again(history: History, x: Tensor, checkpoint: bool = True) -> list[Tensor]:
+    """The FFN output of every layer below on the input x (B, T, D)."""
+    return _again(Block.replay, history, x, checkpoint)
+
+
+def _again(replay: Callable[..., Tensor], history: History, x: Tensor, checkpoint: bool) -> list[Tensor]:
+    # What a layer keeps for decoding when it is run for the layer under way stays apart from what it keeps for itself.
+    state = None if history.state is None else history.state.inside(len(history.blocks) + 1)
+    values = joined_values(history.blocks, x, state)
+    done = []
+    for block, scores, v in zip(history.blocks, history.scores, values, strict=True):
+        if checkpoint and torch.is_grad_enabled():
+            done.append(recompute(replay, block, x, scores, v, state, use_reentrant=False))
+        else:
+            done.append(replay(block, x, scores, v, state))
+    return done
+
+
+def joined_values(blocks: tuple[Block, ...], x: Tensor, state: State | None) -> list[Tensor]:
+    """Values of all blocks on one input. They share the normalised x, and the norms' gains go into one large product."""
+    if any(block.temporal_mixing.site == "attention_input" for block in blocks):
+        return [block.attention.values(block.mixed_input(x, state), state) for block in blocks]
+    normed = rms_norm(x, None, blocks[0].attention_norm.eps)
+    weights = [block.attention.value_weight() * block.attention_norm.gain for block in blocks]
+    heads = F.linear(normed, torch.cat(weights)).unflatten(-1, (-1, blocks[0].attention.head_dim))
+    parts = heads.transpose(1, 2).chunk(len(blocks), dim=1)  # (B, Hkv, T, d) each
+    return [block.attention.keep_values(v, state) for block, v in zip(blocks, parts, strict=True)]
