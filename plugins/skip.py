@@ -63,8 +63,9 @@ class SkipWeights(Residual):
 _scalar = {"early": None, "vector": False, "noise": 0.0, "attention_gain": False, "ffn_gain": False, "normed": False}
 
 
-def _preset(doc: str, start: float = 1.0, **changed: object):
-    return preset(SkipWeights, doc, **{"start": start, **_scalar, **changed})
+def _preset(doc: str, start: float = 1.0, early: float | None = None, **changed: object):
+    starts_as = "baseline" if start == 1.0 and early is None else None
+    return preset(SkipWeights, doc, starts_as=starts_as, **{**_scalar, "start": start, "early": early, **changed})
 
 
 skip_scalar = _preset("λ from 1, learned")
@@ -78,5 +79,6 @@ skip_normed = _preset("λ from 1, learned, plus w_s · N1(x) at attention's outp
 skip_vector = preset(
     SkipWeights,
     "λ ∈ R^D from 1 (with `noise` around it), learned",
+    starts_as="baseline",
     **{"start": 1.0, **{name: value for name, value in _scalar.items() if name not in ("vector", "noise")}, "vector": True},
 )

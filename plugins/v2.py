@@ -50,4 +50,4 @@ class LearnedMeanOfLayers(Residual):
 
 v2_m1 = preset(MeanOfLayers, "x_{m+1} = y_m + 1/m Σ_{i≤m} f_i", site=FFN)
 v2_m2 = preset(MeanOfLayers, "y_m = x_m + 1/m Σ_{i≤m} a_i", site=ATTENTION)
-v2_m3 = LearnedMeanOfLayers
+v2_m3 = preset(LearnedMeanOfLayers, starts_as="v2_m1")

@@ -60,6 +60,7 @@ class LearnedScale(ScoreSum):
         super().__init__(layer)
         self.a = hint(nn.Parameter(torch.tensor(0.5)))
         self.b = hint(nn.Parameter(torch.tensor(1.0)))
+        self.idle = frozenset({"b"} if self.m == 1 else ())  # 1^b
 
     def scales(self) -> Sequence[Tensor]:
         return [torch.exp(-self.a * math.log(self.d) - self.b * math.log(self.m))] * self.m
@@ -206,14 +207,20 @@ class OwnPositionWeights(PositionTable):
 v4_m1 = preset(FixedScale, "S_m = Σ_{i≤m} P_i / √d", power=0.0)
 v4_m2 = preset(FixedScale, "S_m = Σ_{i≤m} P_i / √(d·m)", power=0.5)
 v4_m3 = preset(FixedScale, "S_m = Σ_{i≤m} P_i / (m √d)", power=1.0)
-v4_m4 = LearnedScale
-v4_m5 = preset(LearnedScales, "S_m = Σ P_i / (a_{mi} √d), a > 0 from 1", exponent="fixed")
-v4_m6 = preset(LearnedScales, "S_m = Σ P_i / (a_{mi} d^{b_{mi}}), a > 0 from 1, b from ½", exponent="learned")
-v4_m7 = preset(LearnedScales, "S_m = Σ P_i / a_{mi}, a > 0 from √d", exponent="none")
-v4_m1a = PairWeights
-v4_m1b = preset(PositionWeights, "S_m = Σ P_i diag(w_{mi}) / √d: a weight per key position", of="key")
-v4_m1c = preset(PositionWeights, "S_m = Σ diag(w_{mi}) P_i / √d: a weight per query position", of="query")
-v4_m1d = preset(TokenWeights, "S_m = Σ diag(A_m[:,i]) P_i / √d: a weight per query token", of="query", own_layer_only=False)
-v4_m1e = preset(TokenWeights, "S_m = Σ P_i diag(A_m[:,i]) / √d: a weight per key token", of="key", own_layer_only=False)
-v4_mc = OwnPositionWeights
-v4_md = preset(TokenWeights, "S_m = diag(A_m) P_m / √d: 1D without the sum", of="query", own_layer_only=True)
+v4_m4 = preset(LearnedScale, starts_as="v4_m3")
+v4_m5 = preset(LearnedScales, "S_m = Σ P_i / (a_{mi} √d), a > 0 from 1", starts_as="v4_m1", exponent="fixed")
+v4_m6 = preset(LearnedScales, "S_m = Σ P_i / (a_{mi} d^{b_{mi}}), a > 0 from 1, b from ½", starts_as="v4_m1", exponent="learned")
+v4_m7 = preset(LearnedScales, "S_m = Σ P_i / a_{mi}, a > 0 from √d", starts_as="v4_m1", exponent="none")
+v4_m1a = preset(PairWeights, starts_as="v4_m1")
+v4_m1b = preset(PositionWeights, "S_m = Σ P_i diag(w_{mi}) / √d: a weight per key position", starts_as="v4_m1", of="key")
+v4_m1c = preset(PositionWeights, "S_m = Σ diag(w_{mi}) P_i / √d: a weight per query position", starts_as="v4_m1", of="query")
+v4_m1d = preset(
+    TokenWeights, "S_m = Σ diag(A_m[:,i]) P_i / √d: a weight per query token", starts_as="v4_m1", of="query", own_layer_only=False
+)
+v4_m1e = preset(
+    TokenWeights, "S_m = Σ P_i diag(A_m[:,i]) / √d: a weight per key token", starts_as="v4_m1", of="key", own_layer_only=False
+)
+v4_mc = preset(OwnPositionWeights, starts_as="baseline")
+v4_md = preset(
+    TokenWeights, "S_m = diag(A_m) P_m / √d: 1D without the sum", starts_as="baseline", of="query", own_layer_only=True
+)

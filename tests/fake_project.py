@@ -43,6 +43,7 @@ def preset(build, **fixed):
 
 half = preset(Gate, gain=0.5)
 def needy(layer, must: int): return ("needy", layer, must)
+def refusing(layer): raise __import__("zoo.errors").errors.ZooError("a sentence of its own")
 def failing(layer, gain: float = 1.0): raise ValueError("gain and layer do not go together")
 '''
 ENTRIES = {
@@ -51,6 +52,7 @@ ENTRIES = {
         "half": "methods:half",
         "needy": "methods:needy",
         "failing": "methods:failing",
+        "refusing": "methods:refusing",
     },
     "score_mixing": {"blend": "methods:Gate"},
 }
@@ -75,6 +77,7 @@ def _model(
     names: list[str] | None = None,
     table: dict[str, float] | None = None,
     initialise: Callable[..., Any] | None = None,
+    implied: int = None,  # type: ignore[assignment]
     anything=None,  # type: ignore[no-untyped-def]
     residual=None,  # type: ignore[no-untyped-def]
     score_mixing=None,  # type: ignore[no-untyped-def]

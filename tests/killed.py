@@ -19,6 +19,7 @@ import training
 
 # Imported before the forks, so that no attempt pays for them.
 import tensorboard.summary.writer.record_writer  # noqa: F401  isort: skip
+import torch._dynamo  # noqa: F401  isort: skip
 import torch.utils.tensorboard.summary  # noqa: F401  isort: skip
 
 from zoo import checkpoint, folder, model, records, session, step, validate  # noqa: F401

@@ -78,6 +78,30 @@ def test_a_failure_leaves_nothing_behind(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.lock"]
 
 
+def test_processes_that_ask_at_once_make_a_file_once(tmp_path):
+    code = """if True:
+        import sys, time
+        from zoo.cache import Cache
+        def make(file):
+            print("made", flush=True)
+            time.sleep(0.5)  # the others ask meanwhile
+            file.write(b"content")
+        print("ready", flush=True)
+        sys.stdin.readline()
+        print(Cache(sys.argv[1]).get("a", make).read_bytes())
+    """
+    start = [sys.executable, "-c", code, str(tmp_path)]
+    processes = [subprocess.Popen(start, stdin=-1, stdout=-1, text=True) for _ in range(3)]
+    for process in processes:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    outputs = [process.communicate(timeout=30)[0] for process in processes]
+    assert sorted(outputs) == ["b'content'\n", "b'content'\n", "made\nb'content'\n"]
+
+
 def test_a_process_that_is_killed_while_it_writes_hinders_nobody(tmp_path):
     code = """if True:
         import sys, time

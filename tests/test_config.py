@@ -120,12 +120,9 @@ def test_an_error_while_building_keeps_its_words() -> None:
     assert message.endswith(f"methods.py:{line})") and "In call to configurable" not in message
     assert type(caught.value) is PluginError and isinstance(caught.value.__cause__, ValueError)
 
-    def complain(layer: object) -> None:
-        raise ZooError("a sentence")
-
     with pytest.raises(ZooError) as caught_too:
-        load("model.depth = 1").build("model", 7, residual=complain)
-    assert str(caught_too.value) == "a sentence"
+        load("model.depth = 1\nmodel.residual = @residual.refusing").build("model", 7)
+    assert str(caught_too.value) == "a sentence of its own"
 
 
 @pytest.mark.usefixtures("project")

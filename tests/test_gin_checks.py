@@ -148,6 +148,7 @@ Twice = collections.namedtuple("Twice", "a b")
     "value, wanted, result",
     [
         (1, int | float, 1),
+        (1, float | int, 1),
         (1, float | None, 1.0),
         (True, bool | int, True),
         ("a", Literal["a", None], "a"),

@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import training
-from training import BATCH, LENGTH, Config, Model, config, go, outcome
+from training import BATCH, LENGTH, Config, Model, config, go, outcome, without_dropout
 
 from zoo import checkpoint, records
 from zoo.errors import ConfigError
@@ -89,13 +89,6 @@ def naive(settings: Settings, steps: int, lr_factor: float = 1.0) -> list[float]
         optimizer.zero_grad()
         losses.append(loss.item())
     return losses
-
-
-def without_dropout(vocab_size: int, max_length: int, seed: int) -> Model:
-    model = Model(vocab_size, max_length, seed)
-    for layer in model.layers:
-        layer.forward = lambda x, layer=layer: x + layer.gate * layer.scale * layer.inner(x).tanh()
-    return model
 
 
 @pytest.mark.parametrize("settings", [{}, {"accumulate": 3}, {"clip": 0.05}, {"clip": 0.0, "weight_decay": 0.5}])

@@ -100,6 +100,14 @@ class Model(nn.Module):
         self.compiled = True
 
 
+def without_dropout(vocab_size: int, max_length: int, seed: int) -> Model:
+    """A model whose steps need no random numbers."""
+    model = Model(vocab_size, max_length, seed)
+    for layer in model.layers:
+        layer.forward = lambda x, layer=layer: x + layer.gate * layer.scale * layer.inner(x).tanh()
+    return model
+
+
 class Reader:
     """Endless batches; what a batch holds depends on seed, rank and its number alone."""
 
@@ -113,7 +121,7 @@ class Reader:
     def __next__(self) -> Tensor:
         self.number += 1
         self.before(self.number)
-        generator = torch.Generator().manual_seed(1000 * self.seed + self.number * self.world + self.rank)
+        generator = torch.Generator().manual_seed(1000 * self.seed + (self.number - 1) * self.world + self.rank)
         start = torch.randint(VOCABULARY, (BATCH, 1), generator=generator)
         return (start + torch.arange(LENGTH + 1)) % VOCABULARY  # counting: easy to learn
 

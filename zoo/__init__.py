@@ -1,5 +1,8 @@
 """The zoo: change one thing about a transformer block and learn honestly whether it helps."""
 
+# What a plugin is written against. The second number grows when something is added, the first when something may break.
+API_VERSION = (1, 0)
+
 
 def __getattr__(name: str) -> str:
     # Looked up when asked for: importlib.metadata would cost every `--help` some milliseconds.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LIMIT = 1 << 20  # for the vocabulary, a block, a batch
 IGNORE = -100  # as a target: nothing to predict
 PREFETCH = 2  # batches made while the model works
 
@@ -50,8 +51,8 @@ def data(
     cache: the folder for tokenizers and tokens; without one $ZOO_CACHE, else $XDG_CACHE_HOME/zoo, else ~/.cache/zoo.
     """
     for name, value in (("vocab_size", vocab_size), ("length", length), ("batch_size", batch_size)):
-        if value < 1:
-            raise DataError(f"data.{name} = {value} is too small: it is at least 1.")
+        if not 1 <= value <= LIMIT:
+            raise DataError(f"data.{name} = {value} makes no sense: it is from 1 to {LIMIT}.")
     texts = read(corpus, format, text_key)
     store = Cache(cache)
     tokenizer = _tokenizer(texts.splits["train"], vocab_size, store)

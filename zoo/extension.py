@@ -13,12 +13,10 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
+from zoo import API_VERSION as API_VERSION
 from zoo.history import History
 from zoo.scores import Factors, Scores, Term
 from zoo.state import State
-
-# What a plugin is written against. A change of the second number only adds; a change of the first may break a plugin.
-API_VERSION = (1, 0)
 
 Site = Literal["attention", "ffn"]
 ATTENTION: Site = "attention"
@@ -66,6 +64,9 @@ class Extension(nn.Module):
     causal: bool = True  # position t never sees t+1…
     deterministic: bool = True  # in evaluation mode the same input gives the same output
     decodes: bool = True  # token by token with a state gives what the whole pass gives
+    exact_gradient: bool = True  # backward gives forward's derivative; False with stopped or straight-through gradients
+    idle: frozenset[str] = frozenset()  # parameters that get no gradient in this layer, by their names
+    starts_as: str | None = None  # freshly built it computes what this method does (an id), or "baseline"
 
     def probes(self) -> dict[str, Tensor]:
         """The learned quantities worth watching in this layer: gates, skip weights, layer weights."""
@@ -125,8 +126,13 @@ class TemporalMixing(Extension):
 E_ = TypeVar("E_", bound=Extension)
 
 
-def preset(build: Callable[..., E_], /, doc: str | None = None, **fixed: Any) -> Callable[..., E_]:
-    """A named variant of one idea: `build` with some settings fixed; those that remain open are the method's settings."""
+def preset(
+    build: Callable[..., E_], /, doc: str | None = None, *, starts_as: str | None = None, **fixed: Any
+) -> Callable[..., E_]:
+    """A named variant of one idea: `build` with some settings fixed; those that remain open are the method's settings.
+
+    `starts_as` declares what the variant computes when it is freshly built: another method's id, or "baseline".
+    """
     signature = inspect.signature(build)
     unknown = fixed.keys() - signature.parameters.keys()
     if unknown:
@@ -142,6 +148,7 @@ def preset(build: Callable[..., E_], /, doc: str | None = None, **fixed: Any) ->
     method.__module__ = build.__module__
     method.__name__ = method.__qualname__ = build.__name__
     method.fixed = fixed  # type: ignore[attr-defined]
+    method.starts_as = starts_as  # type: ignore[attr-defined]
     return method
 
 

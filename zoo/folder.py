@@ -122,7 +122,7 @@ def _changed(before: dict[str, Any], now: dict[str, Any], path: str = "") -> lis
         if isinstance(old, dict) and isinstance(new, dict):
             changes += _changed(old, new, f"{path}{key} ")
         elif old != new:
-            changes.append(f"{path}{key} was {old} and is {new}")
+            changes.append(f"since this run began, {path}{key} changed from {old} to {new}")
     return sorted(changes)
 
 

@@ -104,8 +104,7 @@ def check(statements: Sequence[Statement], known: Known) -> tuple[dict[str, Any]
             complaints.add(statement, error)
         except PluginError as error:
             raise PluginError(f"{statement.where}: {error}") from None
-        if wins:
-            values[statement.key] = value
+        values[statement.key] = value  # the last one stays
     for statement in macros.values():
         _check_macro(statement, used, known, complaints, warnings)
     complaints.settle()

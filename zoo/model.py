@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from zoo.attention import Attention, RMSNorm
 from zoo.block import Block
 from zoo.compat import prepare
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, ZooError
 from zoo.extension import Extension, Hint, Layer, Residual, ScoreMixing, TemporalMixing
 from zoo.functional import Score, linear_cross_entropy, linear_score
 from zoo.history import History, check_reads
@@ -46,6 +46,7 @@ class LanguageModel(CausalLM):
         self.dropout = dropout
         self.checkpoint_activations = False
         self.reads = frozenset[str]().union(*(e.reads for e in self.extensions()))
+        self.refuses = sorted({type(e).__name__ for e in self.extensions() if not e.decodes})
         self._run_stack: Callable[[Tensor, State | None], Tensor] = self._stack
 
     def forward(  # type: ignore[override]
@@ -83,6 +84,11 @@ class LanguageModel(CausalLM):
 
     def hidden(self, tokens: Tensor, state_bag: IncrementalStateBag | None = None) -> Tensor:
         """The last hidden state (B, T, D), normed."""
+        if state_bag is not None and self.refuses:
+            raise ZooError(
+                f"{' and '.join(self.refuses)} cannot be decoded step by step: that would not give what the whole pass gives."
+                " Run the whole sequence at every step instead, without a state"
+            )
         state = None if state_bag is None else State(state_bag)
         embedding = F.dropout(self.embed(tokens), self.dropout, self.training and self.dropout > 0)
         return self.norm(self._run_stack(embedding, state))

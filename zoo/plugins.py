@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from zoo import api
 from zoo.errors import PluginError, nearest
 
 SLOTS = ("residual", "score_mixing", "temporal_mixing")
@@ -97,6 +98,8 @@ def load(found: Found) -> Loaded:
     """Import one plugin. Whatever it does while it is imported, short of Ctrl-C, ends up in the answer."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", found.id) or keyword.iskeyword(found.id):
         return Loaded(found, None, f"{found.id!r} cannot be an id: use letters, digits and underscores")
+    if problem := api.mismatch(_sources(found)):
+        return Loaded(found, None, problem)
     try:
         factory = _import(found.value)
         problem = _problem(factory)
@@ -231,6 +234,11 @@ def origin(found: Found) -> Path | None:
             if file.is_file():
                 return file
     return None
+
+
+def _sources(found: Found) -> list[Path]:
+    """The file of the entry point's module and of the packages around it."""
+    return [*filter(None, [origin(found)]), *(folder / "__init__.py" for folder in packages(found))]
 
 
 def _spec(top: str) -> importlib.machinery.ModuleSpec | None:

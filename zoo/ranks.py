@@ -79,10 +79,11 @@ def join(device: str = "auto") -> Iterator[Ranks]:
         device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
         torch.cuda.set_device(device)
     ranks = Ranks(rank, size, torch.device(device))
-    if size == 1:
+    import torch.distributed as dist
+
+    if size == 1 or dist.is_initialized():  # whoever made the group ends it
         yield ranks
         return
-    import torch.distributed as dist
 
     # Tensors of the CPU (flags, sums, states) go through gloo in either case.
     dist.init_process_group("cpu:gloo,cuda:nccl" if ranks.device.type == "cuda" else "gloo")

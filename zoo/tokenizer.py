@@ -130,7 +130,7 @@ def train(documents: Sequence[str], vocab_size: int) -> bytes:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=(line.removesuffix("\n") for line in lines if line != SPACE),
             model_writer=model,
-            vocab_size=vocab_size,
+            vocab_size=max(vocab_size, 258),  # the least for which it says what would do: unknown, end, bytes
             minloglevel=4,
             **SETTINGS,
         )

@@ -47,10 +47,8 @@ def measure(session: Session, split: str) -> dict[str, float] | None:
                 return None
             if index % ranks.size == ranks.rank:
                 with session.autocast():
-                    score = model.evaluate(tokens.to(ranks.device), targets.to(ranks.device))
-                nll += score.nll
-                correct += score.correct
-                count += score.count
+                    part = model.evaluate(tokens.to(ranks.device), targets.to(ranks.device))
+                nll, correct, count = nll + part[0], correct + part[1], count + part[2]
     finally:
         model.train()
     total_nll, total_correct, total = ranks.sum([nll.item(), float(correct.item()), float(count)])

@@ -1,0 +1,78 @@
+"""A script for torchrun: one training after the other on two ranks, with a mishap on the second; writes what came of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import training
+
+RANK = int(os.environ["RANK"])
+SETTINGS = {"steps": 9, "validate_every": 4}
+
+
+def at(batch: int, act: Callable[[], None]) -> Callable[[int], None]:
+    """Act before a batch, on the second rank alone."""
+
+    def before(number: int) -> None:
+        if RANK == 1 and number == batch:
+            act()
+
+    return before
+
+
+def train(base: Path, name: str, before: Callable[[int], None] = training.nothing, **options: Any) -> dict[str, Any]:
+    model = options.pop("model", training.Model)
+    made = dataclasses.replace(training.config(base, before=before, **{**SETTINGS, **options}), model=model)
+    summary = training.go(made, base / name)
+    random = training.digest({"random": torch.get_rng_state()})
+    weights = training.digest(dict(made.built[-1].state_dict())) if len(made.built) == 3 else ""
+    return {"status": summary.status, "steps": summary.steps, "signal": summary.signal, "skipped": summary.skipped_steps,
+            "blew_up": summary.blew_up, "random": random, "weights": weights}  # fmt: skip
+
+
+def spoiling(base: Path) -> dict[str, Any]:
+    """The second rank's batches 3, 4 and 5 give NaN."""
+    models: list[training.Model] = []
+
+    def watched(vocab_size: int, max_length: int, seed: int) -> training.Model:
+        models.append(training.Model(vocab_size, max_length, seed))
+        return models[-1]
+
+    def before(number: int) -> None:
+        models[-1].layers[1].spoilt = "forward" if RANK == 1 and number in (3, 4, 5) else ""
+
+    return train(base, "spoilt", before, model=watched, max_skipped=3)
+
+
+def main(base: Path) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    found = {
+        "whole": train(base, "whole"),
+        "plain": train(base, "plain", model=training.without_dropout),
+        "interrupted": train(base, "broken", at(5, lambda: os.kill(os.getpid(), signal.SIGTERM))),
+        "resumed": train(base, "broken"),
+        "spoilt": spoiling(base),
+    }
+    try:
+        train(base, "whole", lr=1.0)
+    except Exception as error:  # the first rank's sentence, on both
+        found["refused"] = f"{type(error).__name__}: {error}"
+    everyone: list[Any] = [None, None]
+    dist.all_gather_object(everyone, found)
+    if RANK == 0:
+        (base / "found.json").write_text(json.dumps(everyone))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,326 @@
+"""`zoo-train` as people call it: with the real configuration, data and model, in processes of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import training
+
+from zoo import config, records
+from zoo.cli import train as cli
+
+HERE = Path(__file__).parent
+METHOD = "v1_m3"
+SHORT = ["train.steps=20", "train.validate_every=10", "train.log_every=5", "train.save_every=5", "train.device='cpu'"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A little text: a folder with its splits."""
+    folder = tmp_path_factory.mktemp("corpus")
+    words = ["red", "green", "blue", "one", "two", "three", "north", "south", "east", "west"]
+    for split, lines in (("train", 1500), ("valid", 60), ("test", 60)):
+        text = "\n".join(
+            " ".join(words[(i * k + k) % 10] for k in range(1, 9)) + f" {i * 7919 % 997}." for i in range(lines)
+        )
+        (folder / f"{split}.txt").write_text(text)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    monkeypatch.setenv("ZOO_CACHE", str(tmp_path_factory.getbasetemp() / "zoo-cache"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
+    yield
+    config.reset()
+
+
+def arguments(corpus: Path, *more: str) -> list[str]:
+    return ["--gin", "sizes/tiny", METHOD, "--set", f"data.corpus='{corpus}'", *SHORT, *more]
+
+
+def start(*given: str | Path, **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "zoo.cli.train", *map(str, given)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+# --- without training
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    watched = (
+        "import sys; from zoo.cli import train\n"
+        "try: train.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'gin', 'fairseq2', 'tensorboard', 'rich', 'numpy', 'sentencepiece'} & sys.modules.keys()\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    began = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", watched], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert time.perf_counter() - began < 2  # under 1 s on an idle machine; the imports above are what it hangs on
+    assert "--gin FILE" in done.stdout and "--set BINDING" in done.stdout
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert re.fullmatch(r"zoo-train \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--gim", "x"], "there is no --gim (nearest: --gin)"),
+        (["--steps=3"], "there is no --steps=3"),
+        (["v1_m3"], "write --gin v1_m3"),
+        (["train.steps=3"], "train.steps=3 belongs behind a flag: --set train.steps=3"),
+        (["--run"], "expected one argument"),
+    ],
+)
+def test_a_wrong_flag_gets_a_suggestion(given: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(given)
+    said = capsys.readouterr().err
+    assert left.value.code == 2
+    assert said.startswith("zoo-train: ") and told in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--gin", "v1_m33"], "v1_m3"),
+        (["--set", "train.stepps=3"], "steps"),
+        (["--set", "train.steps=0"], "train.steps = 0 must be at least 1"),
+        (["--set", "train.precision='half'"], "precision"),
+        (["--set", "data.corpus='/no/such/corpus'"], "/no/such/corpus"),
+    ],
+)
+def test_a_mistake_is_a_sentence_and_no_traceback(
+    given: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*given, "--runs", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "zoo-train: " in said and told in said and "Traceback" not in said
+
+
+def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(*given: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("zoo.train.run", broken)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["--runs", str(tmp_path)])
+
+
+def test_the_default_folder_is_named_after_the_files_and_the_values(corpus: Path) -> None:
+    def name(*given: str) -> str:
+        return cli.default_name(config.load(["sizes/tiny", METHOD], given))
+
+    assert re.fullmatch(r"tiny\+v1_m3-[0-9a-f]{8}", name())
+    assert name() == name() != name("train.steps=3")
+    assert cli.default_name(config.load([], [])).startswith("baseline-")
+
+
+# --- the C library's allocator
+
+
+def test_it_starts_again_with_the_allocator_settings_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, list[str], dict[str, str]]] = []
+    monkeypatch.setattr(os, "execve", lambda *given: calls.append(given))
+    monkeypatch.setattr(os, "confstr", lambda name: "glibc 2.36")
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "zoo.cli.train", "--gin", "a b"])
+    for name in (*cli.ALLOCATOR, cli.RESTARTED):
+        monkeypatch.delenv(name, raising=False)
+    cli.keep_large_blocks()
+    ((program, given, environment),) = calls
+    assert program == sys.executable and given[1:] == ["-m", "zoo.cli.train", "--gin", "a b"]
+    assert environment["MALLOC_MMAP_THRESHOLD_"] == environment["MALLOC_TRIM_THRESHOLD_"] == "4294967296"
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    cli.keep_large_blocks()
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("name", [*cli.ALLOCATOR])
+def test_settings_of_ones_own_are_left_alone(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for each in (*cli.ALLOCATOR, cli.RESTARTED):
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv(name, "1000")
+    monkeypatch.setattr(os, "execve", lambda *given: pytest.fail("started again"))
+    cli.keep_large_blocks()
+
+
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in (*cli.ALLOCATOR, cli.RESTARTED):
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setattr(os, "confstr", lambda name: None)
+    monkeypatch.setattr(os, "execve", lambda *given: pytest.fail("started again"))
+    cli.keep_large_blocks()
+
+
+# --- training
+
+
+@pytest.fixture(scope="module")
+def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """A real run in a process of its own: its folder, and what it said."""
+    run = tmp_path_factory.mktemp("finished") / "run"
+    base = {name: value for name, value in os.environ.items() if name not in cli.ALLOCATOR and name != cli.RESTARTED}
+    cache = str(tmp_path_factory.getbasetemp() / "zoo-cache")
+    process = start(*arguments(corpus), "--run", run, env={**base, "OMP_NUM_THREADS": "1", "ZOO_CACHE": cache})
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return run, out, err
+
+
+def test_it_ends_with_a_table_and_the_tensorboard_command(finished: tuple[Path, str, str]) -> None:
+    run, out, _ = finished
+    summary = json.loads((run / "summary.json").read_text())
+    table = dict(re.split(r"  +", line, maxsplit=1) for line in out.splitlines() if "  " in line)
+    assert table["method"] == f"residual.{METHOD}"
+    assert table["parameters"] == f"{summary['parameters']:,}"
+    assert table["steps"] == "20" and table["tokens"] == f"{20 * 8 * 32:,}"
+    assert f"{summary['valid_loss']:.4f}" in table["valid loss"]
+    assert f"unigram entropy {summary['unigram_entropy']:.4f}" in table["valid loss"]
+    assert table.keys() >= {"train loss", "perplexity", "bits per byte", "accuracy", "tokens/s", "time"}
+    assert f"tensorboard --logdir {run}" in out and str(run) in out
+
+
+def test_away_from_a_terminal_it_says_one_line_a_validation(finished: tuple[Path, str, str]) -> None:
+    _, _, err = finished
+    lines = err.splitlines()
+    assert [line.split()[:2] for line in lines] == [["step", "10/20"], ["step", "20/20"]], err
+
+
+def test_the_folder_of_a_real_run(finished: tuple[Path, str, str], corpus: Path) -> None:
+    run, _, _ = finished
+    versions = json.loads((run / "versions.json").read_text())
+    assert [(plugin["slot"], plugin["id"]) for plugin in versions["plugins"]] == [("residual", METHOD)]
+    assert versions["plugins"][0]["distribution"] == "transformer-zoo" and versions["plugins"][0]["version"]
+    assert {path.name for path in (run / "raw").iterdir()} >= {"bindings.gin"}
+    assert any(path.name.endswith(f"{METHOD}.gin") for path in (run / "raw").iterdir())
+    assert f"data.corpus='{corpus}'" in (run / "raw" / "bindings.gin").read_text()
+    assert "train.lr" in (run / "operative.gin").read_text()
+    assert "train.steps = 20" in (run / "config.gin").read_text()
+    assert (run / "tokenizer.model").stat().st_size > 1000
+    rows = records.read(run)
+    assert rows[0]["kind"] == "train" and rows[0]["loss"] > rows[-1]["loss"]
+
+
+def test_a_finished_run_again_shows_its_table_and_says_so(
+    finished: tuple[Path, str, str], corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out, _ = finished
+    assert cli.main([*arguments(corpus), "--run", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert "is over" in said.splitlines()[0] and said.splitlines()[1:] == out.splitlines()
+
+
+def test_its_configuration_file_reproduces_it_bit_for_bit(finished: tuple[Path, str, str], tmp_path: Path) -> None:
+    run, _, _ = finished
+    assert cli.main(["--gin", str(run / "config.gin"), "--run", str(tmp_path / "again")]) == 0
+    assert training.outcome(tmp_path / "again") == training.outcome(run)
+    assert (tmp_path / "again" / "config.gin").read_text() == (run / "config.gin").read_text()
+
+
+def test_unused_bindings_are_told_once(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = arguments(corpus, "train.steps=1", "residual.v1_m1.first='standard'")
+    assert cli.main([*given, "--run", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr().err
+    assert said.count("residual.v1_m1.first = 'standard' was never used") == 1, said
+
+
+def test_without_a_gin_file_it_says_that_this_is_the_baseline(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = ["model.depth=1", "model.aspect=16", "data.vocab_size=512", "data.length=32", "train.steps=1"]
+    assert cli.main(["--set", f"data.corpus='{corpus}'", *small, "--runs", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert "no --gin: this trains the baseline" in said.err and "method         baseline" in said.out
+    (folder,) = tmp_path.iterdir()
+    assert folder.name.startswith("baseline-")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_a_signal_saves_says_how_to_go_on_and_the_same_command_does(
+    number: int, finished: tuple[Path, str, str], corpus: Path, tmp_path: Path
+) -> None:
+    run, longer = tmp_path / "run", "train.steps=100000"
+    process = start(*arguments(corpus, longer), "--run", run)
+    wait_for(lambda: (run / "metrics.jsonl").exists() and len(records.read(run, "train")) > 0, process)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, err
+    assert "interrupted" in out and "the same command goes on from there" in err
+    step = json.loads((run / "summary.json").read_text())["steps"]
+    again = start(*arguments(corpus, longer), "--run", run)
+    wait_for(lambda: records.read(run)[-1]["step"] > step + 5, again)
+    again.kill()
+    _, err = again.communicate()
+    assert f"continuing after step {step:,} of" in err
+    rows = [(row["kind"], row["step"]) for row in records.read(run)]
+    assert len(rows) == len(set(rows)) and rows[0][1] == 5
+
+
+def wait_for(reached: Any, process: subprocess.Popen[str], seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not reached():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+# --- a terminal
+
+
+def test_on_a_terminal_it_draws_a_bar_with_loss_speed_and_time_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from zoo import train
+
+    ours, theirs = pty.openpty()
+    with open(theirs, "w") as terminal:
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("COLUMNS", "120")
+        monkeypatch.setattr(sys, "stderr", terminal)
+        train.run(training.config(tmp_path), tmp_path / "run")  # type: ignore[arg-type]
+        drawn = ""
+        while select.select([ours], [], [], 0.2)[0]:
+            drawn += os.read(ours, 65536).decode()
+    os.close(ours)
+    assert "12/12" in drawn and re.search(r"loss \d\.\d{3}", drawn) and "tokens/s" in drawn
+    assert re.search(r"\d+:\d\d", drawn)
+    assert "step 4/12" in drawn  # validations stand above it
+    assert drawn.rindex("\x1b[?25h") > drawn.rindex("\x1b[?25l")  # the cursor is shown again
+
+
+def test_the_table_on_a_terminal(finished: tuple[Path, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from zoo import summary
+
+    run, _, _ = finished
+    found = summary.read(run)
+    assert found is not None
+    ours, theirs = pty.openpty()
+    with open(theirs, "w") as terminal, contextlib.redirect_stdout(terminal):
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("COLUMNS", "200")
+        summary.show(found, run)
+        terminal.flush()
+        drawn = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert "│" in drawn and "valid loss" in drawn and f"tensorboard --logdir {run}" in drawn

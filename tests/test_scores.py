@@ -1,0 +1,103 @@
+"""Attending with factors and with dense scores, against softmax(mask(S)) V written out."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from zoo import scores as module
+from zoo.scores import Dense, Factors, Term, attend
+
+
+def randn(*shape: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(len(shape) + sum(shape))
+    return torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_()
+
+
+def naive(terms: tuple[Term, ...], v: torch.Tensor) -> torch.Tensor:
+    groups = terms[0].q.size(1) // v.size(1)
+    s = sum((t.query * t.q) @ (t.key * t.k).repeat_interleave(groups, dim=1).mT for t in terms)
+    length, keys = s.shape[-2:]
+    ahead = torch.ones(length, keys, dtype=torch.bool).triu(keys - length + 1)
+    return s.masked_fill(ahead, float("-inf")).softmax(dim=-1) @ v.repeat_interleave(groups, dim=1)
+
+
+def some_terms(count: int, batch: int, heads: int, kv_heads: int, length: int, keys: int) -> tuple[Term, ...]:
+    weights = [0.7, randn(length, 1), randn(batch, 1, length, 1), randn()]
+    key_weights = [1.0, randn(keys, 1), 0.5, randn(batch, 1, keys, 1)]
+    return tuple(
+        Term(randn(batch, heads, length, 4) + i, randn(batch, kv_heads, keys, 4) - i, weights[i % 4], key_weights[i % 4])
+        for i in range(count)
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (4, 2), (2, 1)])
+@pytest.mark.parametrize(("length", "keys"), [(1, 1), (7, 7), (1, 7), (3, 8), (9, 9)])
+def test_factors(monkeypatch: pytest.MonkeyPatch, count: int, heads: int, kv_heads: int, length: int, keys: int) -> None:
+    monkeypatch.setattr(module, "ROWS", 4)
+    monkeypatch.setattr(module, "BLOCK_NUMBERS", 2 * heads * 4 * keys)  # two rows of the batch at a time
+    terms, v = some_terms(count, 3, heads, kv_heads, length, keys), randn(3, kv_heads, keys, 5)
+    ours, theirs = attend(Factors(terms), v), naive(terms, v)
+    torch.testing.assert_close(ours, theirs)
+    inputs = [v] + [x for term in terms for x in term if isinstance(x, torch.Tensor) and x.requires_grad]
+    weights = torch.randn_like(ours)
+    for mine, wanted in zip(
+        torch.autograd.grad((ours * weights).sum(), inputs), torch.autograd.grad((theirs * weights).sum(), inputs), strict=True
+    ):
+        torch.testing.assert_close(mine, wanted)
+
+
+@pytest.mark.parametrize(("length", "keys"), [(1, 1), (9, 9), (3, 8)])
+def test_dense(monkeypatch: pytest.MonkeyPatch, length: int, keys: int) -> None:
+    monkeypatch.setattr(module, "ROWS", 4)
+    q, k, v, table = randn(2, 4, length, 4), randn(2, 2, keys, 4), randn(2, 2, keys, 4), randn(length, keys)
+
+    def block(first: int, last: int, seen: int, rows: torch.Tensor) -> torch.Tensor:
+        return q[:, :, first:last] @ k.repeat_interleave(2, dim=1)[:, :, :seen].mT * rows[:, :seen]
+
+    ours = attend(Dense(block, length, keys, (table,)), v)
+    s = q @ k.repeat_interleave(2, dim=1).mT * table
+    ahead = torch.ones(length, keys, dtype=torch.bool).triu(keys - length + 1)
+    theirs = s.masked_fill(ahead, float("-inf")).softmax(-1) @ v.repeat_interleave(2, dim=1)
+    torch.testing.assert_close(ours, theirs)
+    for mine, wanted in zip(
+        torch.autograd.grad(ours.sum(), (q, k, v, table)), torch.autograd.grad(theirs.sum(), (q, k, v, table)), strict=True
+    ):
+        torch.testing.assert_close(mine, wanted)
+
+
+class Largest(TorchDispatchMode):
+    """The most numbers that any tensor made under it has."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(tensor, torch.Tensor):
+                self.numbers = max(self.numbers, tensor.numel())
+        return result
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_no_square_matrix_is_stored(count: int) -> None:
+    length, heads = 1024, 2
+    terms = tuple(Term(torch.randn(1, heads, length, 8), torch.randn(1, heads, length, 8), 0.3) for _ in range(count))
+    q = terms[0].q.requires_grad_()
+    with Largest() as largest:
+        attend(Factors(terms), torch.randn(1, heads, length, 8, requires_grad=True)).sum().backward()
+    assert largest.numbers <= heads * 128 * length < heads * length * length
+    assert q.grad is not None
+
+
+def test_dropout_of_several_terms_is_the_same_in_backward() -> None:
+    """With dropout the function is random, but linear in v: its gradient must fit the mask that was drawn."""
+    terms = some_terms(2, 2, 2, 2, 6, 6)
+    v = randn(2, 2, 6, 4)
+    torch.manual_seed(0)
+    out = attend(Factors(terms), v, dropout=0.5)
+    (gradient,) = torch.autograd.grad(out.sum(), v)
+    torch.testing.assert_close((gradient * v).sum(), out.sum())
+    assert not torch.allclose(out, attend(Factors(terms), v))

@@ -1,0 +1,159 @@
+"""A trained run, opened again: its model, with its own configuration, methods and tokenizer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from zoo import checkpoint
+from zoo import folder as run_folder
+from zoo.errors import RunError, ZooError, nearest
+
+if TYPE_CHECKING:
+    from zoo.config import Config
+    from zoo.model import LanguageModel
+    from zoo.plugins import Found
+    from zoo.tokenizer import Tokenizer
+
+
+class Run(NamedTuple):
+    """A trained run, ready to write."""
+
+    folder: Path
+    config: Config
+    model: LanguageModel
+    tokenizer: Tokenizer
+    step: int
+    notes: tuple[str, ...]  # what a user may want to know: a sentence each
+
+    def encode(self, text: str) -> list[int]:
+        """A prompt: the token that begins a document, then the text. At the same token a text ends."""
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ZooError(f"the prompt {text!r} is not valid text: it must be UTF-8") from None
+        return [self.tokenizer.bos, *self.tokenizer.encode(text)]
+
+    def limit(self, prompts: Sequence[Sequence[int]], max_tokens: int | None) -> tuple[int, list[str]]:
+        """How many tokens may follow the longest prompt, and what to say about it."""
+        longest, trained = max(map(len, prompts)), self.model.max_seq_len
+        fits = trained + 1 - longest  # the last token is not read again
+        if max_tokens is None and fits < 1:
+            raise ZooError(
+                f"a prompt of {longest:,} tokens leaves no room: the run in {self.folder} was trained on {trained:,}"
+                " at a time; shorten it, or ask for text beyond that with --max-tokens"
+            )
+        wanted = fits if max_tokens is None else max_tokens
+        if wanted <= fits:
+            return wanted, []
+        asked = f"{longest:,} tokens of prompt and {wanted:,} of text"
+        one_more = torch.zeros(1, trained + 1, dtype=torch.long, device=self.model.output_weight().device)
+        try:  # a method that has weights for each position says so
+            with torch.no_grad():
+                self.model.hidden(one_more)
+        except ZooError as error:
+            room = f"at most {fits:,} can follow this prompt" if fits > 0 else "shorten the prompt"
+            raise ZooError(f"{asked} are too many: {error}. Of text, {room}") from error
+        return wanted, [f"{asked} are more than the {trained:,} that the run was trained on: the text may get worse"]
+
+    def check_cache(self) -> None:
+        """Refuse a method that cannot be decoded with a state, by its id."""
+        ids = [found.id for found in self.config.plugins if not _decodes(self.model, found)]
+        if ids:
+            raise ZooError(
+                f"{' and '.join(ids)} cannot be decoded step by step: that would not give what the whole pass gives."
+                " With --no-cache the whole text is run again for every token"
+            )
+
+
+def _decodes(model: LanguageModel, found: Found) -> bool:
+    block = model.layers[0]
+    owner = block.attention if found.slot == "score_mixing" else block
+    return all(getattr(m, "decodes", True) for m in getattr(owner, found.slot).modules())
+
+
+def open_run(folder: Path, step: int | None = None) -> Run:
+    """The run as its last checkpoint has it, or that of a step."""
+    from zoo.tokenizer import Tokenizer
+
+    if not run_folder.begun(folder):
+        raise RunError(_no_run(folder))
+    config = _configuration(folder)
+    kept, notes = _checkpoint(folder, step)
+    notes += _other_versions(folder, config)
+    tokenizer = Tokenizer(folder / "tokenizer.model")
+    model: LanguageModel = config.build("model", vocab_size=tokenizer.vocab_size, max_length=config.get("data.length"))
+    try:
+        weights = checkpoint.read(kept)["model"]
+    except FileNotFoundError:  # a training that goes on has dropped it
+        raise RunError(f"{kept.path} was replaced by a newer checkpoint just now: try again") from None
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        reasons = "".join(f"\n{note}" for note in notes)
+        raise RunError(f"{kept.path} does not fit the model of its configuration: {error}{reasons}") from error
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return Run(folder, config, model.to(device).eval(), tokenizer, kept.step, tuple(notes))
+
+
+def _no_run(folder: Path) -> str:
+    if not folder.exists():
+        parent = folder.parent
+        runs = [path.parent.name for path in parent.glob("*/config.gin")] if parent.is_dir() else []
+        return f"there is no {folder}{nearest(folder.name, runs)}"
+    return f"{folder} is not the folder of a run: it has no config.gin"
+
+
+def _configuration(folder: Path) -> Config:
+    from zoo import config
+
+    try:
+        return config.load([str(folder / "config.gin")])
+    except ZooError as error:
+        missing = [f"{p['slot']}.{p['id']} of {p['distribution']} {p['version']}" for p in _plugins(folder)]
+        made_with = f"; the run was made with {', '.join(missing)}" if missing else ""
+        raise RunError(f"the configuration of {folder} cannot be used here: {error}{made_with}") from error
+
+
+def _checkpoint(folder: Path, step: int | None) -> tuple[checkpoint.Checkpoint, list[str]]:
+    found = checkpoint.listed(folder / "checkpoints")
+    if not found:
+        train = f"zoo-train --gin {folder / 'config.gin'} --run {folder}"
+        raise RunError(f"the run in {folder} has no checkpoint yet; train it first: {train}")
+    if step is None:
+        newest, notes = checkpoint.newest(folder / "checkpoints")
+        assert newest is not None
+        return newest, notes
+    for kept in found:
+        if kept.step == step:
+            if not checkpoint.sound(kept):
+                raise RunError(f"{kept.path} is damaged")
+            return kept, []
+    steps = ", ".join(str(kept.step) for kept in found)
+    raise RunError(f"the run in {folder} has no checkpoint of step {step}; it has those of {steps}")
+
+
+def _other_versions(folder: Path, config: Config) -> list[str]:
+    """A sentence for each method that another version made."""
+    now = {(found.slot, found.id): found for found in config.plugins}
+    notes = []
+    for before in _plugins(folder):
+        found = now.get((before["slot"], before["id"]))
+        if found and (found.distribution, found.version) != (before["distribution"], before["version"]):
+            notes.append(
+                f"{found.name} is that of {found.source}, and the run was made with"
+                f" {before['distribution']} {before['version']}"
+            )
+    return notes
+
+
+def _plugins(folder: Path) -> list[dict[str, Any]]:
+    try:
+        found: list[dict[str, Any]] = run_folder.versions(folder)["plugins"]
+    except (OSError, KeyError, json.JSONDecodeError):
+        return []
+    return found
