@@ -161,7 +161,7 @@ class LinearMemoryLeak(GatedMean):
         if u.size(1) > self.a.size(0):
             raise ZooError(
                 f"LinearMemoryLeak has weights for {self.a.size(0)} positions and was given {u.size(1)}:"
-                f" use at most {self.a.size(0)} tokens, or train with a larger model.max_length"
+                f" use at most {self.a.size(0)} tokens, or train with a larger data.length"
             )
         return self.mean(u, state) @ (u.mT @ self.a[: u.size(1)])
 

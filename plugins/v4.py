@@ -97,7 +97,7 @@ class PositionTable(ScoreSum):
         if keys > self.room:
             raise ZooError(
                 f"{type(self).__name__} has weights for {self.room} positions and was given {keys}:"
-                f" use at most {self.room} tokens, or train with a larger model.max_length"
+                f" use at most {self.room} tokens, or train with a larger data.length"
             )
 
 
@@ -209,11 +209,17 @@ v4_m2 = preset(FixedScale, "S_m = Σ_{i≤m} P_i / √(d·m)", power=0.5)
 v4_m3 = preset(FixedScale, "S_m = Σ_{i≤m} P_i / (m √d)", power=1.0)
 v4_m4 = preset(LearnedScale, starts_as="v4_m3")
 v4_m5 = preset(LearnedScales, "S_m = Σ P_i / (a_{mi} √d), a > 0 from 1", starts_as="v4_m1", exponent="fixed")
-v4_m6 = preset(LearnedScales, "S_m = Σ P_i / (a_{mi} d^{b_{mi}}), a > 0 from 1, b from ½", starts_as="v4_m1", exponent="learned")
+v4_m6 = preset(
+    LearnedScales, "S_m = Σ P_i / (a_{mi} d^{b_{mi}}), a > 0 from 1, b from ½", starts_as="v4_m1", exponent="learned"
+)
 v4_m7 = preset(LearnedScales, "S_m = Σ P_i / a_{mi}, a > 0 from √d", starts_as="v4_m1", exponent="none")
 v4_m1a = preset(PairWeights, starts_as="v4_m1")
-v4_m1b = preset(PositionWeights, "S_m = Σ P_i diag(w_{mi}) / √d: a weight per key position", starts_as="v4_m1", of="key")
-v4_m1c = preset(PositionWeights, "S_m = Σ diag(w_{mi}) P_i / √d: a weight per query position", starts_as="v4_m1", of="query")
+v4_m1b = preset(
+    PositionWeights, "S_m = Σ P_i diag(w_{mi}) / √d: a weight per key position", starts_as="v4_m1", of="key"
+)
+v4_m1c = preset(
+    PositionWeights, "S_m = Σ diag(w_{mi}) P_i / √d: a weight per query position", starts_as="v4_m1", of="query"
+)
 v4_m1d = preset(
     TokenWeights, "S_m = Σ diag(A_m[:,i]) P_i / √d: a weight per query token", starts_as="v4_m1", of="query", own_layer_only=False
 )

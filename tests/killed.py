@@ -1,4 +1,4 @@
-"""A script: runs a short training again and again, each time killed with SIGKILL at another moment, until it gets through.
+"""A script: one short training, killed with SIGKILL at one moment after the other until it gets through.
 
 Every attempt is a process of its own, forked before torch has done any work, so that the imports are paid for once.
 Prints what was reached: {"killed": […moments…], "whole": outcome, "broken": outcome}.
@@ -19,8 +19,8 @@ import training
 
 # Imported before the forks, so that no attempt pays for them.
 import tensorboard.summary.writer.record_writer  # noqa: F401  isort: skip
-import torch._dynamo  # noqa: F401  isort: skip
-import torch.utils.tensorboard.summary  # noqa: F401  isort: skip
+import torch._dynamo
+import torch.utils.tensorboard.summary
 
 from zoo import checkpoint, folder, model, records, session, step, validate  # noqa: F401
 

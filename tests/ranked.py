@@ -1,4 +1,4 @@
-"""A script for torchrun: one training after the other on two ranks, with a mishap on the second; writes what came of them."""
+"""A script for torchrun: trainings on two ranks with mishaps on the second; writes what came of them."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def train(base: Path, name: str, before: Callable[[int], None] = training.nothin
     summary = training.go(made, base / name)
     random = training.digest({"random": torch.get_rng_state()})
     weights = training.digest(dict(made.built[-1].state_dict())) if len(made.built) == 3 else ""
-    return {"status": summary.status, "steps": summary.steps, "signal": summary.signal, "skipped": summary.skipped_steps,
-            "blew_up": summary.blew_up, "random": random, "weights": weights}  # fmt: skip
+    told = {name: getattr(summary, name) for name in ("status", "steps", "signal", "skipped_steps", "blew_up")}
+    return {**told, "random": random, "weights": weights}
 
 
 def spoiling(base: Path) -> dict[str, Any]:

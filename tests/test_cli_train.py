@@ -31,14 +31,7 @@ SHORT = ["train.steps=20", "train.validate_every=10", "train.log_every=5", "trai
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A little text: a folder with its splits."""
-    folder = tmp_path_factory.mktemp("corpus")
-    words = ["red", "green", "blue", "one", "two", "three", "north", "south", "east", "west"]
-    for split, lines in (("train", 1500), ("valid", 60), ("test", 60)):
-        text = "\n".join(
-            " ".join(words[(i * k + k) % 10] for k in range(1, 9)) + f" {i * 7919 % 997}." for i in range(lines)
-        )
-        (folder / f"{split}.txt").write_text(text)
-    return folder
+    return training.write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(autouse=True)

@@ -129,7 +129,8 @@ def test_a_mistyped_value_is_told_even_where_a_later_one_replaces_it() -> None:
 @pytest.mark.usefixtures("project")
 def test_a_value_becomes_what_the_annotation_says() -> None:
     loaded = load(
-        "model.depth = 1\nmodel.dropout = 1\nmodel.scales = [1, 2]\nmodel.table = {'a': 2}\nmodel.anything = [1]"
+        "model.depth = 1\nmodel.dropout = 1\nmodel.scales = [1, 2]\nmodel.table = {'a': 2}\nmodel.anything = [1]",
+        "model.implied=None",
     )
     built = loaded.build("model", 100)
     for got, wanted in {
@@ -235,6 +236,8 @@ def test_a_value_that_a_second_file_replaces_is_told(project: Path) -> None:
     assert config.load([one], ["model.width=5", "model.anything=%X"]).warnings == ()  # defaults and --set: meant to be
     twice = config.load([write("twice.gin", "model.depth = 1\nmodel.depth = 2")])
     assert twice.warnings == ("twice.gin:2: model.depth = 2 replaces 1 of twice.gin:1",)
+    (project / "gin/defaults.gin").write_text("train.steps = 1\ntrain.steps = 2")
+    assert config.load([one], ["model.anything=%X"]).warnings[0].endswith("defaults.gin:1")  # a mistake in them is told
 
 
 @pytest.mark.usefixtures("project")

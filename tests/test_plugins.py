@@ -176,6 +176,7 @@ def test_an_unknown_id_suggests_the_nearest() -> None:
 
 def test_nearest_does_not_mind_case_and_dashes() -> None:
     assert nearest("Sizes-Tiny", ["sizes_tiny", "else"]) == " (nearest: sizes_tiny)"
+    assert nearest("-a-", ["_a_"]) == " (nearest: _a_)"
     assert nearest("xyz", ["sizes_tiny"]) == ""
 
 
@@ -331,6 +332,15 @@ def test_a_terminal_gets_a_table(
     assert "pack/gin/fine.gin" in out and "broken: ModuleNotFoundError" in out
 
 
+def test_the_list_names_both_claims_to_an_id(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    _fill(site)
+    site.install("thief", {"residual": {"fine": "pack.m:build"}}, version="2.0")
+    assert cli.main([]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("fine ")]
+    assert len(lines) == 2
+    assert all("broken: the id fine is claimed more than once" in line and "thief 2.0" in line for line in lines)
+
+
 def test_an_empty_list_says_so(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 0
     assert "No methods are installed" in capsys.readouterr().out
@@ -382,7 +392,7 @@ def test_nothing_here_imports_torch_by_itself() -> None:
     assert _run("-c", code)[0].returncode == 0
 
 
-def test_the_list_is_quick_once_it_has_seen_a_plugin(tmp_path: Path) -> None:
+def test_the_list_is_quick_once_it_has_seen_the_plugins(tmp_path: Path) -> None:
     site = Site(tmp_path / "site").install(
         "a-method", {"residual": {"with_torch": "heavy:build"}}, {"heavy.py": "import torch\n" + FINE}
     )
@@ -395,10 +405,14 @@ def test_the_list_is_quick_once_it_has_seen_a_plugin(tmp_path: Path) -> None:
     assert again.stdout == first.stdout
     assert seconds < 2, f"the second listing took {seconds:.1f} s"
 
-
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    reading, writing = os.pipe()
+    reading, writing = os.pipe()  # a reader that has seen enough is no error
     os.close(reading)
-    done = subprocess.run([sys.executable, "-m", "zoo.cli.plugins"], stdout=writing, stderr=subprocess.PIPE, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "zoo.cli.plugins"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **environment},
+        timeout=60,
+    )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")

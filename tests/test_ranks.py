@@ -71,7 +71,11 @@ def test_going_on_ends_in_the_same_bits_on_every_rank(ran: tuple[Path, Any]) -> 
 def test_what_is_not_finite_on_one_rank_is_skipped_by_both_and_found(ran: tuple[Path, Any]) -> None:
     _, found = ran
     for rank in found:
-        assert (rank["spoilt"]["status"], rank["spoilt"]["skipped"], rank["spoilt"]["steps"]) == ("diverged", 3, 5)
+        assert (rank["spoilt"]["status"], rank["spoilt"]["skipped_steps"], rank["spoilt"]["steps"]) == (
+            "diverged",
+            3,
+            5,
+        )
         assert rank["spoilt"]["blew_up"] == "layer 2 output is NaN"
 
 

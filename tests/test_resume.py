@@ -251,6 +251,25 @@ def test_a_disk_that_is_full_from_the_start_is_told_before_anything_is_trained(
         go(config(tmp_path, before=before), tmp_path / "run")
 
 
+@pytest.mark.parametrize("what", ["write_atomically", "_write_raw"])
+def test_a_disk_that_is_full_when_the_run_is_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(f"zoo.folder.{what}", full)
+        with pytest.raises(RunError, match="run cannot be written: No space left on device"):
+            go(config(tmp_path), tmp_path / "run")
+    assert go(config(tmp_path), tmp_path / "run").status == "finished"
+
+
+def test_a_run_that_could_not_begin_leaves_no_folder(tmp_path: Path) -> None:
+    made = config(tmp_path)
+    made.data.tokens = full  # type: ignore[method-assign]
+    with pytest.raises(OSError):
+        go(made, tmp_path / "runs" / "run")
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
 def test_a_folder_that_cannot_be_made_gets_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match="cannot be used as the folder of a run: Not a directory"):

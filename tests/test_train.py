@@ -254,6 +254,22 @@ def test_a_figure_that_was_never_measured_is_null_and_read_as_nan(tmp_path: Path
     assert again is not None and math.isnan(again.valid_loss) and again.steps == 2
 
 
+@pytest.mark.parametrize("signalled", [False, True])
+def test_the_hparams_tab_learns_that_a_run_is_over(tmp_path: Path, signalled: bool) -> None:
+    import os
+    import signal
+
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    def before(number: int) -> None:
+        if signalled:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    go(config(tmp_path, before=before), tmp_path / "run")
+    tags = EventAccumulator(str(tmp_path / "run")).Reload().PluginTagToContent("hparams")
+    assert ("_hparams_/session_end_info" in tags) is not signalled and "_hparams_/session_start_info" in tags
+
+
 # --- numbers that are not finite
 
 

@@ -1,7 +1,7 @@
 """Whether a plugin was written for this zoo: what it declares against `zoo.API_VERSION`.
 
-A plugin declares it in the module of its entry point, or in a package around that, written out: `ZOO_API = (1, 0)`. It is read
-without importing the plugin: one that was written for another interface may not survive its import.
+A plugin declares it in the module of its entry point, or in a package around that, written out: `ZOO_API = (1, 0)`. It
+is read without importing the plugin: one that was written for another interface may not survive its import.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
 import fcntl
 import hashlib
 import json
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from zoo.config import Config
 
 LOCK = "run.lock"
+
+# What the system says when a disk is full, a quota is used up, a folder cannot be written or a disk fails.
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 
 
 @contextlib.contextmanager
@@ -50,7 +54,18 @@ def opened(folder: Path, config: Config) -> Iterator[None]:
                 f"another process is working in {folder}; wait for it, or name another folder with --run"
             ) from error
         check_config(folder, config.text)
-        yield
+        try:
+            yield
+        finally:
+            _leave(folder)
+
+
+def _leave(folder: Path) -> None:
+    """Take a folder away again in which nothing has begun."""
+    with contextlib.suppress(OSError):
+        if [path.name for path in folder.iterdir()] == [LOCK]:
+            (folder / LOCK).unlink()
+            folder.rmdir()
 
 
 def check_config(folder: Path, text: str) -> None:
@@ -58,7 +73,7 @@ def check_config(folder: Path, text: str) -> None:
     if not begun(folder):
         return
     file = folder / "config.gin"
-    lines = difflib.unified_diff(file.read_text(encoding="utf-8").splitlines(), text.splitlines(), n=0, lineterm="")
+    lines = difflib.unified_diff(_bindings(file.read_text(encoding="utf-8")), _bindings(text), n=0, lineterm="")
     changes = [
         f"  {line[0]} {line[1:]}" for line in lines if not line.startswith(("---", "+++", "@@")) and line[1:].strip()
     ]
@@ -67,6 +82,10 @@ def check_config(folder: Path, text: str) -> None:
             f"the run in {folder} has another configuration (-: that run, +: this command):\n" + "\n".join(changes) +
             f"\nContinue it with its own (zoo-train --gin {file} --run {folder}), or name another folder with --run"
         )  # fmt: skip
+
+
+def _bindings(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
 def check_identity(folder: Path, identity: dict[str, Any]) -> None:
@@ -90,6 +109,17 @@ def versions(folder: Path) -> dict[str, Any]:
     """What the run in this folder was started with."""
     found: dict[str, Any] = json.loads((folder / "versions.json").read_text(encoding="utf-8"))
     return found
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Turn a folder that cannot be written into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in DISK:
+            raise
+        raise RunError(f"{folder} cannot be written: {error.strerror}") from error
 
 
 def begun(folder: Path) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -56,10 +56,9 @@ class Sampling:
     def greedy(self) -> bool:
         return self.temperature < GREEDY or self.top_k == 1
 
-    def generator(self, prompt: int, sample: int) -> torch.Generator:
-        """Of one text alone, so that it does not depend on what else is made beside it."""
-        digest = hashlib.sha256(f"{self.seed} {prompt} {sample}".encode()).digest()
-        return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+    def numbers(self, prompt: int, sample: int) -> random.Random:
+        """The random numbers of one text alone: it does not depend on what is made beside it."""
+        return random.Random(f"{self.seed} {prompt} {sample}")
 
     def choose(self, probabilities: Tensor, numbers: Tensor) -> Tensor:
         """A token for each row of probabilities (N, V), at the numbers (N) ∈ [0, 1) of its distribution."""
@@ -95,10 +94,9 @@ OnToken = Callable[[Text], None]
 class _Row(NamedTuple):
     text: Text
     start: int  # the length of its prompt
-    random: torch.Generator
+    numbers: random.Random
 
 
-ZERO = torch.zeros((), dtype=torch.float64)
 IN_PROMPT = -1  # instead of a token: fairseq2 takes the prompt's own
 
 
@@ -112,8 +110,10 @@ class _Draw(Sampler):
     def __init__(
         self, texts: list[Text], starts: list[int], limit: int, end: int, sampling: Sampling, told: OnToken | None
     ) -> None:
-        random = [sampling.generator(text.prompt, text.sample) for text in texts]
-        self.rows = list(map(_Row, texts, starts, random))
+        self.rows = [
+            _Row(text, start, sampling.numbers(text.prompt, text.sample))
+            for text, start in zip(texts, starts, strict=True)
+        ]
         self.limit, self.end, self.sampling, self.told = limit, end, sampling, told
         self.position = 0
 
@@ -121,13 +121,11 @@ class _Draw(Sampler):
         self.position, self.probabilities = seqs.size(1), probs.clone()
 
     def sample(self, probs: Tensor) -> Tensor:
-        chosen = self.sampling.choose(self.probabilities, torch.stack([self._number(row) for row in self.rows]))
+        numbers = [row.numbers.random() if self.position >= row.start else 0.0 for row in self.rows]
+        chosen = self.sampling.choose(self.probabilities, torch.tensor(numbers, dtype=torch.float64))
         answers = [self._keep(row, token) for row, token in zip(self.rows, chosen.tolist(), strict=True)]
         self.rows = [row for row, answer in zip(self.rows, answers, strict=True) if answer != self.end]
         return chosen.new_tensor(answers)
-
-    def _number(self, row: _Row) -> Tensor:
-        return torch.rand((), generator=row.random, dtype=torch.float64) if self.position >= row.start else ZERO
 
     def _keep(self, row: _Row, token: int) -> int:
         if self.position < row.start:
@@ -161,11 +159,11 @@ class Decoder(CausalLM):
         self.model = model
         self.cache = cache
 
-    def forward(  # type: ignore[override]
+    def forward(
         self, seqs: Tensor, seqs_layout: BatchLayout | None = None, *, state_bag: IncrementalStateBag
     ) -> Tensor:
         if self.cache:
-            return self.model(seqs, state_bag=state_bag)  # type: ignore[no-any-return]
+            return self.model(seqs, state_bag=state_bag)
         tokens = State(state_bag).append(self, "tokens", seqs, dim=1)
         hidden = self.model.hidden(tokens)[:, -seqs.size(1) :]
         return F.linear(hidden, self.model.output_weight())
@@ -187,12 +185,10 @@ def generate(
         raise ZooError("max-tokens and samples must be at least 1")
     for first in range(0, len(prompts), per_batch := max(1, ROWS // samples)):
         some = range(first, min(first + per_batch, len(prompts)))
-        done: list[Text] = []
         for start in range(0, samples, ROWS):
             texts = [Text(i, j, []) for i in some for j in range(start, min(start + ROWS, samples))]
             _run(model, [prompts[i] for i in some], texts, end, sampling, max_tokens, cache, told)
-            done += texts
-        yield from sorted(done, key=lambda text: (text.prompt, text.sample))
+            yield from texts
 
 
 def _run(
@@ -205,7 +201,7 @@ def _run(
     cache: bool,
     told: OnToken | None,
 ) -> None:
-    device = model.output_weight().device
+    device, training = model.output_weight().device, model.training
     lengths = [len(prompt) for prompt in prompts]
     padded = torch.full((len(prompts), max(lengths)), end, device=device)
     for row, prompt in zip(padded, prompts, strict=True):
@@ -222,7 +218,6 @@ def _run(
         temperature=1.0 if sampling.greedy else sampling.temperature,
         step_processors=[draw],
     )
-    training = model.training
     try:
         generator(padded, BatchLayout(tuple(padded.shape), lengths, device=device))
     except SequenceGenerationError:

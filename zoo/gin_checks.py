@@ -130,7 +130,10 @@ def _winners(statements: Sequence[Statement], complaints: Complaints, warnings: 
     for statement in statements:
         before = winners.get(statement.key)
         winners[statement.key] = statement
-        if before is None or before.source != "file" or statement.source != "file" or before.where == statement.where:
+        # Files are there to change defaults, and --set to change anything.
+        if before is None or before.source != statement.source or statement.source == "set":
+            continue
+        if before.where == statement.where:  # one file, read twice
             continue
         if statement.selector == SLOTTED and statement.parameter in SLOTS:
             complaints.add(

@@ -61,7 +61,7 @@ class Statement(NamedTuple):
         return f"{self.selector}.{self.parameter}" if self.parameter else f"%{self.selector}"
 
 
-class _Delegate(config_parser.ParserDelegate):  # type: ignore[misc]
+class _Delegate(config_parser.ParserDelegate):
     def configurable_reference(self, scoped_configurable_name: str, evaluate: bool) -> Reference:
         return Reference(scoped_configurable_name, evaluate)
 

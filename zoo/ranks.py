@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from zoo.errors import ZooError
+from zoo.errors import ConfigError, ZooError
 
 if TYPE_CHECKING:
     import torch
@@ -76,6 +76,8 @@ def join(device: str = "auto") -> Iterator[Ranks]:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
+        if not torch.cuda.is_available():
+            raise ConfigError('train.device = "cuda", but torch finds no CUDA device here')
         device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
         torch.cuda.set_device(device)
     ranks = Ranks(rank, size, torch.device(device))

@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from zoo.events import PATTERN as EVENTS
-from zoo.events import Events
+from zoo.events import PATTERN as EVENTS, Events
 from zoo.files import write_atomically
 
 if TYPE_CHECKING:

@@ -140,6 +140,7 @@ def _log(session: Session, lr: float, norm: float) -> None:
             }
             records.row("train", state.step, figures)
             records.probes(state.step, session.model.probes())
+            records.flush()
     state.window_loss, state.window_steps = 0.0, 0
     session.window_seconds, session.window_tokens = 0.0, 0
 

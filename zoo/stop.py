@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -34,8 +35,13 @@ class Stop:
         self.signal = self.signal or number
         # From now on the system itself answers, even in the middle of a long matrix product.
         signal.signal(number, signal.SIG_DFL)
-        if int(os.environ.get("RANK", "0")) == 0:
-            # A progress bar hides the cursor, and nobody could show it again after the second signal.
-            cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
-            again = "Ctrl-C again stops at once" if number == signal.SIGINT else "again stops at once"
-            os.write(2, f"{cursor}\n{signal.Signals(number).name}: finishing the step and saving; {again}\n".encode())
+        if os.environ.get("RANK", "0") == "0":
+            _tell(number)
+
+
+def _tell(number: int) -> None:
+    # A progress bar hides the cursor, and nobody could show it again after a second signal.
+    cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
+    again = "Ctrl-C again stops at once" if number == signal.SIGINT else "again stops at once"
+    with contextlib.suppress(OSError):  # print could be interrupted while it prints
+        os.write(2, f"{cursor}\n{signal.Signals(number).name}: finishing the step and saving; {again}\n".encode())

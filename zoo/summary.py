@@ -136,17 +136,21 @@ def rows(summary: Summary, folder: Path) -> list[tuple[str, str]]:
         ("parameters", f"{summary.parameters:,}"),
         ("steps", f"{summary.steps:,}{skipped}"),
         ("tokens", f"{summary.tokens:,}"),
-        ("train loss", f"{summary.train_loss:.4f}"),
-        ("valid loss", f"{summary.valid_loss:.4f}{best}   (unigram entropy {summary.unigram_entropy:.4f})"),
-        ("perplexity", f"{summary.perplexity:.2f}"),
-        ("bits per byte", f"{summary.bits_per_byte:.4f}"),
-        ("accuracy", f"{summary.accuracy:.2%}"),
+        ("train loss", _figure(summary.train_loss, ".4f")),
+        ("valid loss", f"{_figure(summary.valid_loss, '.4f')}{best}   (unigram entropy {summary.unigram_entropy:.4f})"),
+        ("perplexity", _figure(summary.perplexity, ".2f")),
+        ("bits per byte", _figure(summary.bits_per_byte, ".4f")),
+        ("accuracy", _figure(summary.accuracy, ".2%")),
         ("tokens/s", f"{summary.tokens_per_second:,.0f}"),
         ("peak memory", f"{summary.peak_memory / 1e6:,.0f} MB"),
         ("time", duration(summary.seconds)),
         ("folder", str(folder)),
         ("look", f"tensorboard --logdir {shlex.quote(str(folder))}"),
     ]
+
+
+def _figure(value: float, form: str) -> str:
+    return "not measured" if math.isnan(value) else format(value, form)
 
 
 def duration(seconds: float) -> str:

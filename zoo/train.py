@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,18 +11,13 @@ from typing import TYPE_CHECKING, Literal
 
 import gin
 
-from zoo import checkpoint
-from zoo import folder as run_folder
-from zoo import summary as summaries
+from zoo import checkpoint, folder as run_folder, summary as summaries
 from zoo.errors import ConfigError, RunError
 from zoo.summary import Status, Summary, summarise
 
 if TYPE_CHECKING:
     from zoo.config import Config
     from zoo.session import Session
-
-# What the system says when a disk is full, a quota is used up, a folder cannot be written or a disk fails.
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 
 
 @gin.register("train", module="zoo")
@@ -95,7 +89,7 @@ def run(config: Config, folder: Path, *, show: bool = True) -> Summary:
     A run that is over is not touched; its summary is returned. Under torchrun every process calls this.
     """
     from zoo.ranks import join
-    from zoo.session import start
+    from zoo.start import start
 
     settings: Settings = config.build("train")
     with contextlib.ExitStack() as stack:
@@ -108,6 +102,8 @@ def run(config: Config, folder: Path, *, show: bool = True) -> Summary:
         with _disk_errors(config, session):
             with session.stop, session.bar:
                 status = loop(session)
+            if session.records and status != "interrupted":
+                session.records.end()
             summary = summarise(config, session, status)
             ranks.on_first(lambda: summary.write(folder))
         return summary
@@ -156,7 +152,7 @@ def _disk_errors(config: Config, session: Session) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in DISK:
+        if error.errno not in run_folder.DISK:
             raise
         with contextlib.suppress(OSError):
             if session.ranks.first:

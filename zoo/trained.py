@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from zoo import checkpoint
-from zoo import folder as run_folder
+from zoo import checkpoint, folder as run_folder
 from zoo.errors import RunError, ZooError, nearest
 
 if TYPE_CHECKING:
@@ -50,15 +49,15 @@ class Run(NamedTuple):
         wanted = fits if max_tokens is None else max_tokens
         if wanted <= fits:
             return wanted, []
-        asked = f"{longest:,} tokens of prompt and {wanted:,} of text"
+        asked = f"a prompt of {longest:,} tokens and {wanted:,} of text"
         one_more = torch.zeros(1, trained + 1, dtype=torch.long, device=self.model.output_weight().device)
         try:  # a method that has weights for each position says so
             with torch.no_grad():
                 self.model.hidden(one_more)
         except ZooError as error:
-            room = f"at most {fits:,} can follow this prompt" if fits > 0 else "shorten the prompt"
-            raise ZooError(f"{asked} are too many: {error}. Of text, {room}") from error
-        return wanted, [f"{asked} are more than the {trained:,} that the run was trained on: the text may get worse"]
+            room = f"--max-tokens {fits}" if fits > 0 else "shorten the prompt"
+            raise ZooError(f"{asked} are too long: {error}. Here that means: {room}") from error
+        return wanted, [f"{asked} are more than the {trained:,} tokens the run was trained on: the text may get worse"]
 
     def check_cache(self) -> None:
         """Refuse a method that cannot be decoded with a state, by its id."""

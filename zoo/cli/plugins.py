@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zoo.cli import plugin_commands
+
 if TYPE_CHECKING:
     from zoo.plugin_states import State
     from zoo.plugins import Setting
@@ -40,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     show = commands.add_parser("show", help="a method's card, settings and the Gin lines to use it")
     show.add_argument("id", metavar="ID", help="the method's id, or SLOT.ID")
     show.set_defaults(run=show_one)
+    plugin_commands.add(commands)
     return parser
 
 

@@ -20,7 +20,7 @@ examples:
   zoo-train --gin METHOD                                a method, by the name of its Gin file
   zoo-train --gin METHOD --gin sizes/tiny               … in another size
   zoo-train --gin METHOD --set train.steps=500          … with another value
-  torchrun --nproc-per-node 2 -m zoo.cli.train --gin METHOD
+  torchrun --nproc-per-node 2 -m -- zoo.cli.train --gin METHOD
 
 The same command again continues a run that was interrupted, from its last checkpoint.
 """
@@ -81,6 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if argv is None:
         keep_large_blocks()
+    if "RANK" in os.environ:  # DDP is told that parameters may be unused, and would warn when none is
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from zoo.errors import ZooError
 
     try:
@@ -89,7 +91,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if _first():
             print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:  # before there was anything to save
+    except KeyboardInterrupt:
+        _say("stopped before training began")
         return 128 + signal.SIGINT
 
 

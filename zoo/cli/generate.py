@@ -1,0 +1,220 @@
+"""`zoo-generate`: text from a trained run."""
+
+from __future__ import annotations
+
+import argparse
+import codecs
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from zoo.generate import Text
+    from zoo.trained import Run
+
+PROGRAM = "zoo-generate"
+EPILOG = """\
+examples:
+  zoo-generate --run runs/RUN --prompt "Fellow citizens"       go on from a prompt, on the terminal as it is made
+  zoo-generate --run runs/RUN --samples 3 --temperature 1      three documents from their beginning
+  zoo-generate --run runs/RUN --prompts FILE --greedy --json   a prompt a line; an answer a line
+
+A text ends where the model ends it, or at --max-tokens. The same seed gives the same texts.
+"""
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but newline and tab: they could play tricks on a terminal
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with a sentence in place of the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        _, unknown, arguments = message.partition("unrecognized arguments: ")
+        if unknown:
+            from zoo.errors import nearest
+
+            flags = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
+            first = arguments.split()[0]
+            message = f"there is no {first}{nearest(first.partition('=')[0], flags)}"
+            if not first.startswith("-"):
+                message = f"{first!r} belongs behind a flag: --prompt {first!r}"
+        self.exit(2, f"{PROGRAM}: {message}; see {PROGRAM} --help\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """What can be given."""
+    made = Parser(
+        prog=PROGRAM,
+        description="Write text with a trained run.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add("--run", type=Path, metavar="RUN", help="the run's folder, as zoo-train left it")
+    add("--checkpoint", type=int, metavar="STEP", help="the step of the checkpoint to use (default: the last)")
+    add("--prompt", action="append", default=[], metavar="TEXT", help="what to go on from; may be given several times")
+    add("--prompts", metavar="FILE", help="a file with a prompt on each line; - is standard input")
+    add(
+        "--max-tokens",
+        type=int,
+        metavar="M",
+        help="the most tokens of a text (default: as many as the model was trained on)",
+    )
+    add("--samples", type=int, default=1, metavar="N", help="texts for each prompt (default: 1)")
+    add("--seed", type=int, default=1, metavar="S", help="of the random numbers (default: 1)")
+    how = made.add_mutually_exclusive_group()
+    how.add_argument(
+        "--temperature",
+        type=float,
+        default=0.8,
+        metavar="T",
+        help="below 1 sharper, above 1 flatter, 0 greedy (default: 0.8)",
+    )
+    how.add_argument("--greedy", action="store_true", help="always the likeliest token")
+    add("--top-k", type=int, metavar="K", help="only the K likeliest tokens")
+    add("--top-p", type=float, default=1.0, metavar="P", help="only the likeliest tokens that make up the part P")
+    add("--no-cache", action="store_true", help="run the whole text again for every token: slow, the same text")
+    add("--json", action="store_true", help="one JSON object a line: prompt, sample, text, tokens, ended")
+    add("--version", action="store_true", help="print the version and exit")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; the answer is its exit code."""
+    made = parser()
+    arguments = made.parse_args(argv)
+    if arguments.version:
+        import zoo
+
+        print(f"{PROGRAM} {zoo.__version__}")
+        return 0
+    if arguments.run is None:
+        made.error("name the folder of a run: --run RUN")
+    from zoo.errors import ZooError
+
+    try:
+        _generate(arguments)
+        sys.stdout.flush()
+    except ZooError as error:
+        sys.stdout.flush()
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        _end_line()
+        return 128 + signal.SIGINT
+    except BrokenPipeError:  # | head has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _generate(arguments: argparse.Namespace) -> None:
+    asked = prompts(arguments.prompt, arguments.prompts)
+    from zoo.errors import ZooError
+    from zoo.generate import Sampling, generate
+    from zoo.trained import open_run
+
+    sampling = Sampling(
+        0.0 if arguments.greedy else arguments.temperature, arguments.top_k, arguments.top_p, arguments.seed
+    )
+    for name, value in (("samples", arguments.samples), ("max-tokens", arguments.max_tokens)):
+        if value is not None and value < 1:
+            raise ZooError(f"{name} = {value} must be at least 1")
+    run = open_run(arguments.run, arguments.checkpoint)
+    if not arguments.no_cache:
+        run.check_cache()
+    encoded = [run.encode(prompt) for prompt in asked]
+    max_tokens, notes = run.limit(encoded, arguments.max_tokens)
+    for note in (*run.notes, *notes):
+        print(f"{PROGRAM}: {note}", file=sys.stderr)
+    shown = Shown(run, asked, arguments.samples, arguments.json)
+    texts = generate(
+        run.model,
+        encoded,
+        run.tokenizer.eos,
+        sampling,
+        max_tokens=max_tokens,
+        samples=arguments.samples,
+        cache=not arguments.no_cache,
+        told=shown.token if shown.live else None,
+    )
+    shown.begin()
+    for text in texts:
+        shown.whole(text)
+
+
+def prompts(given: Sequence[str], file: str | None) -> list[str]:
+    """The prompts of the command line, then those of the file; without any, the empty one."""
+    from zoo.errors import ZooError
+
+    if file is None:
+        return list(given) or [""]
+    name = "standard input" if file == "-" else file
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        lines = [line.removesuffix("\r") for line in data.decode("utf-8-sig").split("\n")]
+    except OSError as error:
+        raise ZooError(f"the prompts in {name} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise ZooError(f"the prompts in {name} are not UTF-8: see line {line}") from error
+    found = [line for line in lines if line]
+    if not found:
+        raise ZooError(f"there is no prompt in {name}: write one on each line")
+    return [*given, *found]
+
+
+class Shown:
+    """Texts as they are seen: a single one on a terminal appears as it is made, others when they are done."""
+
+    def __init__(self, run: Run, prompts: Sequence[str], samples: int, as_json: bool) -> None:
+        self.tokenizer = run.tokenizer
+        self.prompts, self.samples, self.as_json = prompts, samples, as_json
+        self.terminal = sys.stdout.isatty()
+        self.live = self.terminal and len(prompts) * samples == 1 and not as_json
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may take several tokens
+
+    def begin(self) -> None:
+        if self.live:
+            self._write(self.prompts[0])
+
+    def token(self, text: Text) -> None:
+        """The last token of the text was just made."""
+        self._write(self.decoder.decode(self.tokenizer.pieces[text.tokens[-1]]))
+
+    def whole(self, text: Text) -> None:
+        """The text is done."""
+        if self.live:
+            self._write(self.decoder.decode(b"", final=True) + "\n")
+            return
+        prompt, made = self.prompts[text.prompt], self.tokenizer.decode(text.tokens)
+        if self.as_json:
+            line = {"prompt": prompt, "sample": text.sample + 1, "text": made, "tokens": len(text.tokens)}
+            self._write(json.dumps({**line, "ended": text.ended}, ensure_ascii=False) + "\n")
+            return
+        if len(self.prompts) * self.samples > 1:
+            number = [f"prompt {text.prompt + 1}"] if len(self.prompts) > 1 else []
+            number += [f"sample {text.sample + 1}"] if self.samples > 1 else []
+            self._write(f"--- {', '.join(number)} ---\n")
+        self._write(prompt + made + "\n")
+
+    def _write(self, text: str) -> None:
+        if self.terminal:
+            text = CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+        encoding = sys.stdout.encoding or "utf-8"
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
+
+
+def _end_line() -> None:
+    """Leave the terminal's next line free for the shell."""
+    if sys.stdout.isatty():
+        print(flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

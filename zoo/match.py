@@ -1,0 +1,351 @@
+"""Counts of parameters and FLOPs, and the solver for the baseline that has as many of them as a method.
+
+A FLOP is a multiplication or an addition inside a matrix product, a convolution or attention; element-wise work is not
+counted. Torch's own counter and formulas count them in a forward and backward pass, with these conventions:
+
+- Attention counts the pairs that a causal mask lets through, T(T+1)/2 of T², whichever kernel would make them.
+- `flops` is the method's arithmetic: nothing counts that backward makes again in order not to keep it. `flops_executed`
+  counts that too: checkpointed parts, and the scores that every fused attention makes again.
+- Baselines are matched in `flops`, so that a method does not pay for how little memory it takes.
+
+Nothing is computed: the model is built and run on the meta device, where a tensor is its shape.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.autograd.graph
+import torch.nn.functional as F
+import torch.utils.checkpoint
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.overrides import TorchFunctionMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from zoo import scores
+from zoo.errors import ZooError
+from zoo.extension import ScoreMixing
+from zoo.model import LanguageModel
+from zoo.plugins import SLOTS
+
+# How a model is made: a call with keywords, of which ffn_dim and the slots are given here and win over what it has.
+Build = Callable[..., LanguageModel]
+Kind = Literal["none", "parameters", "flops", "tokens"]
+
+ALL, AGAIN = "Global", "made again"  # what a counter adds up; the first name is torch's
+
+
+class Cost(NamedTuple):
+    """What a model costs in training; FLOPs are those of a token, forward and backward."""
+
+    parameters: int
+    idle: int  # of the parameters, those that no gradient reaches
+    flops: float
+    flops_executed: float
+
+
+class Match(NamedTuple):
+    """A plain model that matches a method's in something."""
+
+    kind: Kind
+    ffn_dim: int
+    tokens: float  # to be trained on, as a multiple of the method's
+    wanted: float  # what the method has of it: parameters, or FLOPs for each token of the method
+    got: float
+
+    @property
+    def difference(self) -> float:
+        return self.got - self.wanted
+
+    @property
+    def relative(self) -> float:
+        return self.difference / self.wanted
+
+
+# --- counts
+
+
+def parameters(build: Build) -> int:
+    return skeleton(build).num_parameters()
+
+
+def cost(build: Build, length: int) -> Cost:
+    """What the model costs when it is trained on rows of `length` tokens."""
+    built, counter = _counted(build, functools.partial(_step, length=length))
+    flops: float = counter.arithmetic()
+    if counter.dense:
+        (flops,) = _to_the_diagonal(lambda: [_step(built, length).arithmetic()], length)
+    idle = sum(p.numel() for p in built.parameters() if p.grad is None)
+    return Cost(built.num_parameters(), idle, flops / length, counter.total() / length)
+
+
+def forward_flops(build: Build, length: int) -> list[float]:
+    """FLOPs of a token in a forward pass alone: those of each layer, and at the end those of everything else."""
+    built, counter = _counted(build, functools.partial(_forward, length=length))
+    parts: list[float] = counter.parts()
+    if counter.dense:
+        parts = _to_the_diagonal(lambda: _forward(built, length).parts(), length)
+    return [part / length for part in parts]
+
+
+def _counted(build: Build, run: Callable[[LanguageModel], Counter]) -> tuple[LanguageModel, Counter]:
+    try:
+        built = skeleton(build)
+        return built, run(built)
+    except (RuntimeError, NotImplementedError):  # a method that looks at values: count while really computing
+        built = build()
+        return built, run(built)
+
+
+def skeleton(build: Build) -> LanguageModel:
+    """The model without its values: on the meta device, where a tensor is its shape."""
+    try:
+        with torch.device("meta"):
+            return build()
+    except (RuntimeError, NotImplementedError):
+        return build().to("meta")
+
+
+def _step(built: LanguageModel, length: int) -> Counter:
+    """The products of a training step. The gradient of the logits stands for the loss, whose own has no product in it."""
+    with counting(built) as counter:
+        logits = built(_tokens(built, length))
+        torch.autograd.backward(logits, torch.ones_like(logits))
+    return counter
+
+
+@torch.no_grad()
+def _forward(built: LanguageModel, length: int) -> Counter:
+    with counting(built) as counter:
+        built(_tokens(built, length))
+    return counter
+
+
+def _tokens(built: LanguageModel, length: int) -> Tensor:
+    return torch.zeros(1, length, dtype=torch.int64, device=next(built.parameters()).device)
+
+
+# --- the counter
+
+
+class Counter(FlopCounterMode):
+    """Torch's counter, which also knows the CPU's fused attention and keeps apart what is made again."""
+
+    def __init__(self) -> None:
+        aten = torch.ops.aten
+        formulas = {
+            aten._scaled_dot_product_flash_attention_for_cpu: self._attention,
+            aten._scaled_dot_product_flash_attention_for_cpu_backward: self._attention_backward,
+        }
+        super().__init__(display=False, custom_mapping=formulas)
+        self.mod_tracker = _Phases()  # type: ignore[assignment]
+        self.dense = False  # whether some scores did not factor
+        self.marks = [0]  # the total after each layer of a forward pass
+
+    def total(self, name: str = ALL) -> int:
+        return sum(self.flop_counts[name].values())
+
+    def arithmetic(self) -> int:
+        return self.total() - self.total(AGAIN)
+
+    def parts(self) -> list[float]:
+        """What each layer of a forward pass added, and what came after the last."""
+        return [float(after - before) for before, after in zip(self.marks, [*self.marks[1:], self.total()], strict=True)]
+
+    def add(self, what: str, flops: int) -> None:
+        for name in self.mod_tracker.parents:
+            self.flop_counts[name][what] += flops
+
+    def _attention(self, q: Any, k: Any, v: Any, dropout: float = 0.0, causal: bool = False, **_: Any) -> int:
+        return attention_flops(q, k, v, causal)
+
+    def _attention_backward(
+        self, grad: Any, q: Any, k: Any, v: Any, out: Any, norms: Any, dropout: float, causal: bool, **_: Any
+    ) -> int:
+        again = attention_flops(q, k, v, causal, values=False)
+        self.flop_counts[AGAIN]["scores"] += again
+        return 2 * attention_flops(q, k, v, causal) + again
+
+
+def attention_flops(q: Any, k: Any, v: Any, causal: bool, values: bool = True) -> int:
+    """A forward pass, from the shapes (B, H, T, d), (B, H, S, d), (B, H, S, d): scores, and what they weigh."""
+    batch, heads, rows, width = q
+    pairs = rows * (rows + 1) // 2 if causal else rows * k[2]
+    return 2 * batch * heads * pairs * (width + (v[3] if values else 0))
+
+
+class _Phases:
+    """Where the counter asks in what modules it is. It is told instead whether something is being made again."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    @property
+    def parents(self) -> set[str]:
+        return {ALL, AGAIN} if _inside_checkpoint() else {ALL}
+
+
+def _inside_checkpoint() -> bool:
+    """Whether backward is under way and, within it, a checkpointed function is run again."""
+    frame = sys._getframe()
+    inside = False
+    while frame := frame.f_back:  # type: ignore[assignment]
+        file = frame.f_code.co_filename
+        if file == torch.autograd.graph.__file__:  # from here the engine was called
+            return inside
+        inside = inside or file == torch.utils.checkpoint.__file__
+    return False
+
+
+@contextlib.contextmanager
+def counting(built: LanguageModel) -> Iterator[Counter]:
+    """Count what is done with the model inside."""
+    counter = Counter()
+
+    def look(module: nn.Module, args: object, answer: object) -> None:
+        counter.dense = counter.dense or isinstance(answer, scores.Dense)
+
+    def mark(module: nn.Module, args: object, answer: object) -> None:
+        counter.marks.append(counter.total())
+
+    hooks = [m.register_forward_hook(look) for m in built.modules() if isinstance(m, ScoreMixing)]
+    hooks += [layer.register_forward_hook(mark) for layer in built.layers]
+    on_meta = next(built.parameters()).is_meta
+    try:
+        with _FusedAttention(counter) if on_meta else contextlib.nullcontext(), counter:
+            yield counter
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+class _FusedAttention(TorchFunctionMode):
+    """On the meta device torch takes attention apart, over all T² pairs: here it stays one operation."""
+
+    def __init__(self, counter: Counter) -> None:
+        super().__init__()
+        self.counter = counter
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is F.scaled_dot_product_attention:
+            return _Attention.apply(self.counter, kwargs.get("is_causal", False), *args[:3])
+        return func(*args, **kwargs)
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, counter: Counter, causal: bool, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        ctx.counter, ctx.causal = counter, causal
+        ctx.save_for_backward(q, k, v)
+        counter.add("attention", attention_flops(q.shape, k.shape, v.shape, causal))
+        return q.new_empty(*q.shape[:-1], v.size(-1))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v = ctx.saved_tensors
+        shapes = (None, q.shape, k.shape, v.shape, None, None, 0.0, ctx.causal)
+        ctx.counter.add("attention backward", ctx.counter._attention_backward(*shapes))
+        return None, None, torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+
+
+# --- dense scores, which are made for blocks of rows up to the block's last key
+
+
+def _to_the_diagonal(count: Callable[[], list[float]], length: int) -> list[float]:
+    """What `count` would be in blocks of a single row: linear in the number of pairs, so two sizes of block tell the line."""
+    if length == 1:
+        return count()
+    half = (length + 1) // 2
+    with _rows(length):
+        whole = count()
+    with _rows(half):
+        halves = count()
+    share = (_pairs(length, length) - _pairs(length, 1)) / (_pairs(length, length) - _pairs(length, half))
+    return [w - (w - h) * share for w, h in zip(whole, halves, strict=True)]
+
+
+def _pairs(length: int, rows: int) -> int:
+    ends = [min(first + rows, length) for first in range(0, length, rows)]
+    return sum(end * (end - first) for first, end in zip(range(0, length, rows), ends, strict=True))
+
+
+@contextlib.contextmanager
+def _rows(count: int) -> Iterator[None]:
+    before = scores.ROWS
+    scores.ROWS = count
+    try:
+        yield
+    finally:
+        scores.ROWS = before
+
+
+# --- matched baselines
+
+
+def plain(build: Build) -> Build:
+    """The same model without any method, in the same host."""
+    return functools.partial(build, **dict.fromkeys(SLOTS))
+
+
+def match(build: Build, length: int, kind: Kind) -> Match:
+    """The plain model that matches in `kind`."""
+    kinds: dict[Kind, Callable[[], Match]] = {
+        "none": lambda: Match("none", ffn_dim(plain(build)), 1.0, parameters(build), parameters(plain(build))),
+        "parameters": lambda: by_parameters(build),
+        "flops": lambda: by_flops(build, length),
+        "tokens": lambda: by_tokens(build, length),
+    }
+    if kind not in kinds:
+        raise ZooError(f"a baseline is matched by {', '.join(kinds)}, not by {kind}")
+    return kinds[kind]()
+
+
+def by_parameters(build: Build) -> Match:
+    """The FFN's width with which the plain model has as many parameters, or as nearly as many as one width allows."""
+    return _widen("parameters", build, parameters, parameters(build))
+
+
+def by_flops(build: Build, length: int) -> Match:
+    """The FFN's width with which a token costs the plain model as many FLOPs."""
+
+    def flops(each: Build) -> float:
+        return cost(each, length).flops
+
+    return _widen("flops", build, flops, flops(build))
+
+
+def by_tokens(build: Build, length: int) -> Match:
+    """The plain model as it is, for as many more tokens (or fewer) as the method's FLOPs would pay for."""
+    wanted, each = cost(build, length).flops, cost(plain(build), length).flops
+    return Match("tokens", ffn_dim(plain(build)), wanted / each, wanted, wanted)
+
+
+def ffn_dim(build: Build) -> int:
+    block: Any = skeleton(build).layers[0]
+    width: int = block.layer.ffn_dim
+    return width
+
+
+def _widen(kind: Kind, build: Build, count: Callable[[Build], float], wanted: float) -> Match:
+    def at(width: int) -> float:
+        return count(functools.partial(plain(build), ffn_dim=width))
+
+    start = ffn_dim(plain(build))
+    here = at(start)
+    each = at(start + 1) - here  # every further unit costs the same
+    width = start + round((wanted - here) / each)
+    if width < 1:
+        raise ZooError(
+            f"no plain model has as few {kind} as this one: {wanted:,.0f}, and without its FFN it still has"
+            f" {here - start * each:,.0f}"
+        )
+    return Match(kind, width, 1.0, wanted, at(width))

@@ -1,0 +1,123 @@
+"""It can be built at every size, in every type, with every setting; and says so where it cannot go on."""
+
+from __future__ import annotations
+
+import math
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoo import plugins
+from zoo.errors import ZooError
+from zoo.model import LanguageModel
+from zoo.testing import decoding, sight
+from zoo.testing.case import MAX_LENGTH, VOCAB, Broken, Case, Note, Skipped, Told, hosts
+from zoo.testing.subject import Subject, difference, look, run, tokens
+
+SIZES = (
+    *hosts(Case(1, 1, 1), Case(2, 2, 3)),
+    Case(5, MAX_LENGTH, 2),
+    Case(5, 3, 1, parallel=True),
+    Case(2, 5, 2, heads=4, kv_heads=2, head_dim=4),
+    Case(2, 5, 2, heads=2, kv_heads=1, head_dim=6, width=20, qk_norm=True),
+    Case(1, 4, 1, heads=1, kv_heads=1, head_dim=2, width=8, parallel=True),
+)
+
+
+def builds(subject: Subject, case: Case) -> Told | None:
+    """It builds, twice the same from the same seed, and answers with finite numbers of the right shape."""
+    built, again = (subject.build(case, fresh=True) for _ in range(2))
+    for (name, one), (_, other) in zip(built.named_parameters(), again.named_parameters(), strict=True):
+        if not torch.equal(one, other):
+            return Broken(f"two models built from the same seed differ in {name}")
+    for model, fresh in ((built, True), (subject.build(case), False)):
+        logits = look(model, tokens(case))
+        if logits.shape != (case.batch, case.length, VOCAB):
+            return Broken(
+                f"the model answers {tuple(logits.shape)}, not (B, T, V) = {(case.batch, case.length, VOCAB)}"
+            )
+        if not logits.isfinite().all():
+            return Broken(f"the model's answer is not finite with {'initial' if fresh else 'random'} parameters")
+        if told := _probes(subject, model):
+            return told
+    return None
+
+
+def _probes(subject: Subject, model: LanguageModel) -> Broken | None:
+    for number, extension in enumerate(subject.extensions(model), start=1):
+        for name, value in extension.probes().items():
+            if not isinstance(value, Tensor) or not value.isfinite().all():
+                return Broken(f"the probe {name} of layer {number} is not a finite tensor: {value!r:.60}")
+    return None
+
+
+TYPES = tuple(Case(2, 6, 2, dtype=dtype, parallel=parallel) for dtype, parallel in (
+    ("float32", False), ("float32", True), ("float64", False), ("bfloat16", False), ("bfloat16", True),
+))  # fmt: skip
+
+
+def types(subject: Subject, case: Case) -> Told | None:
+    """Weights of one type give results of that type, near those of float64; and autocast works."""
+    exact = look(subject.build(case.but(dtype="float64")), tokens(case))
+    logits = look(subject.build(case), tokens(case))
+    if str(logits.dtype) != f"torch.{case.dtype}":
+        return Broken(f"a model of {case.dtype} answers in {logits.dtype}".replace("torch.", ""))
+    apart = difference(logits, exact)
+    if math.isinf(apart):
+        return Broken(f"the model's answer in {case.dtype} is not finite")
+    if case.dtype == "float32" and apart > 1e-3:
+        return Broken(f"float32 and float64 answer differently, by {apart:.1e} of the largest logit")
+    if case.dtype == "float32" and subject.declared.deterministic:
+        built = subject.build(case.but(training=True))
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = run(built, tokens(case)).float().square().mean()
+        loss.backward()
+        if not all(p.grad is None or p.grad.isfinite().all() for p in built.parameters()):
+            return Broken("gradients are not finite under autocast to bfloat16")
+    return None
+
+
+LIMITS = (Case(1, MAX_LENGTH), Case(2, MAX_LENGTH, parallel=True))
+
+
+def limits(subject: Subject, case: Case) -> Told | None:
+    """More tokens than model.max_length work, or are refused with a sentence."""
+    built = subject.build(case)
+    longer = tokens(case.but(length=MAX_LENGTH + 3))
+    try:
+        logits = look(built, longer)
+    except ZooError as refusal:
+        return Note(f"more than max_length tokens are refused: {refusal}") if case.depth > 1 else None
+    except Exception as error:
+        return Broken(
+            f"more tokens than max_length end in {type(error).__name__}: {error}; let them work, or raise a ZooError"
+            " that says why not"
+        )
+    return None if logits.isfinite().all() else Broken("more tokens than max_length give numbers that are not finite")
+
+
+def settings(subject: Subject, case: Case) -> Told | None:
+    """With each value that a setting may have, the method builds, is causal and decodes."""
+    tried = []
+    for name, value in choices(subject):
+        each = case.but(settings=((name, value),))
+        for probe in (builds, sight.causal, decoding.cached):
+            told = probe(subject, each)
+            if isinstance(told, Broken) and not (probe is sight.causal and not subject.declared.causal):
+                return Broken(f"with {name} = {value!r}: {told}")
+        tried.append(f"{name} = {value!r}")
+    return Note(", ".join(tried)) if tried else Skipped("no setting is a choice among listed values")
+
+
+def choices(subject: Subject) -> Iterator[tuple[str, Any]]:
+    """Every setting that is a flag or a choice, with the values that are not its default."""
+    for setting in plugins.settings(subject.factory):
+        values: tuple[Any, ...] = ()
+        if setting.annotation is bool:
+            values = (False, True)
+        elif typing.get_origin(setting.annotation) is typing.Literal:
+            values = typing.get_args(setting.annotation)
+        yield from ((setting.name, value) for value in values if value != setting.default)

@@ -1,0 +1,105 @@
+"""Every property that a method must have, and how one is examined."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+from typing import NamedTuple
+
+from zoo.testing import building, company, decoding, gradients, keeping, purity, sight
+from zoo.testing.case import SIZES, Broken, Case, Note, Skipped, Told, smallest
+from zoo.testing.report import Result
+from zoo.testing.subject import Subject
+
+Probe = Callable[[Subject, Case], "Told | None"]
+
+
+class Property(NamedTuple):
+    """Something that must hold in every case; where it breaks, smaller cases are tried along some of the sizes."""
+
+    name: str
+    claim: str
+    probe: Probe
+    cases: tuple[Case, ...]
+    along: tuple[str, ...] = SIZES
+    declaration: str | None = None  # the attribute with which a method says that it does not hold
+    thorough: bool = False  # too slow for every day
+
+
+PROPERTIES = (
+    Property("builds", "builds at every size, in both hosts, and answers", building.builds, building.SIZES),
+    Property("settings", "works with every value of its settings", building.settings, (Case(2, 5, 2),)),
+    Property("types", "works in float32, float64, bfloat16 and under autocast", building.types, building.TYPES),
+    Property("limits", "longer inputs than max_length work, or are refused", building.limits, building.LIMITS, ()),
+    Property("causal", "position t never sees t+1…", sight.causal, sight.CAUSAL, declaration="causal"),
+    Property("rows", "rows of a batch do not see each other", sight.rows, sight.ROWS),
+    Property("cached", "decoding with a state gives what the whole pass gives", decoding.cached, decoding.CACHED),
+    Property("gradients", "a gradient reaches every parameter", gradients.reach, gradients.REACH, ("depth", "batch")),
+    Property(
+        "derivative", "the gradient is the derivative", gradients.derivative, gradients.DERIVATIVE,
+        declaration="exact_gradient",
+    ),
+    Property(
+        "deterministic", "an evaluation is free of randomness", purity.deterministic, purity.DETERMINISTIC,
+        declaration="deterministic",
+    ),
+    Property("pure", "changes nothing that it is given", purity.pure, purity.PURE),
+    Property("layout", "takes tensors that are not contiguous", purity.layout, purity.LAYOUT),
+    Property("start", "starts as it declares", keeping.starts, keeping.STARTS),
+    Property("saved", "saved and loaded, it is the same", keeping.saved, keeping.SAVED),
+    Property("moved", "copied or moved to another type or device, it works", keeping.moved, keeping.MOVED),
+    Property(
+        "checkpointed", "the same with activation checkpointing", gradients.checkpointed, gradients.CHECKPOINTED
+    ),
+    Property("compiled", "the same when traced by torch.compile", gradients.compiled, gradients.COMPILED, ()),
+    Property(
+        "compiled fully", "the same as compiled code", gradients.compiled_fully, gradients.COMPILED_FULLY, (),
+        thorough=True,
+    ),
+    Property("trains", "a few steps of training stay finite", company.trains, company.TRAINS, ("depth", "batch")),
+    Property("combined", "works with methods of the other slots", company.combined, company.COMBINED, ("depth",)),
+)  # fmt: skip
+
+
+def examine(subject: Subject, property: Property) -> Result:
+    """Look at every case; report the smallest in which the property breaks."""
+    began = time.perf_counter()
+    told: Told | None = None
+    notes: list[str] = []
+    found: tuple[Case, Broken] | None = None
+    for case in property.cases:
+        told = attempt(property.probe, subject, case)
+        if isinstance(told, Broken):
+            found = smallest(case, told, property.along, lambda each: attempt(property.probe, subject, each))
+            break
+        if isinstance(told, Note) and told not in notes:
+            notes.append(told)
+
+    def result(status: str, words: str = "", case: Case | None = None) -> Result:
+        seconds = time.perf_counter() - began
+        return Result(property.name, property.claim, status, words, str(case or ""), seconds)  # type: ignore[arg-type]
+
+    declares = property.declaration is not None and not getattr(subject.declared, property.declaration, True)
+    if found:
+        return result("declared" if declares else "failed", found[1], found[0])
+    if declares:
+        return result("failed", f"it declares {property.declaration} = False, but nothing of the sort was found")
+    if isinstance(told, Skipped) and not notes:
+        return result("skipped", told)
+    return result("ok", "; ".join(notes))
+
+
+def attempt(probe: Probe, subject: Subject, case: Case) -> Told | None:
+    """What the probe answers; an error is something broken too."""
+    try:
+        return probe(subject, case)
+    except Exception as error:
+        return Broken(f"it fails with {type(error).__name__}: {str(error).strip()} ({_where(error)})")
+
+
+def _where(error: Exception) -> str:
+    """The innermost line that is not torch's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if "/torch/" not in frame.filename] or list(frames)
+    return f"{outside[-1].filename}:{outside[-1].lineno}"

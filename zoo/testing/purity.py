@@ -1,0 +1,152 @@
+"""A pass in evaluation has no memory and no luck, and changes nothing that it was given."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoo.extension import Extension
+from zoo.testing.case import Broken, Case, Told, hosts
+from zoo.testing.subject import EXACT, Subject, difference, look, seeded, tokens
+
+DETERMINISTIC = hosts(Case(1, 3, 1), Case(2, 6, 2))
+
+
+def deterministic(subject: Subject, case: Case) -> Told | None:
+    """In evaluation mode the same input gives the same output, and the global random state is left alone."""
+    built, inputs = subject.build(case), tokens(case)
+    first = look(built, inputs)
+    if difference(look(built, inputs), first) > 0:
+        return Broken("a second pass over the same input answers otherwise: something is kept between passes")
+    if difference(look(built, inputs, seed=1), first) > 0:
+        return Broken("with another random seed an evaluation answers otherwise: something is drawn in every pass")
+    for name, state in RANDOM_STATES.items():
+        with seeded():
+            before = state()
+            with torch.no_grad():
+                built(inputs)
+            if state() != before:
+                return Broken(f"an evaluation draws from {name}: it changes everything random that comes after it")
+    return None
+
+
+def _numpy_state() -> Any:
+    import numpy
+
+    return repr(numpy.random.get_state())
+
+
+RANDOM_STATES: dict[str, Callable[[], Any]] = {
+    "torch's global random state": lambda: torch.get_rng_state().tolist(),
+    "Python's global random state": random.getstate,
+    "numpy's global random state": _numpy_state,
+}
+
+
+# --- what the method is given, watched
+
+CALLS = {
+    "residual": ("open", "read", "write", "close"),
+    "score_mixing": ("forward",),
+    "temporal_mixing": ("forward",),
+}
+Watch = Callable[[str, Callable[..., Any], tuple[Any, ...]], Any]
+
+
+@contextlib.contextmanager
+def watched(extensions: list[Extension], slot: str, watch: Watch) -> Iterator[None]:
+    """Every call of the method goes through `watch(name, call, arguments)`."""
+    for extension in extensions:
+        for name in CALLS[slot]:
+            call = getattr(extension, name)
+            extension.__dict__[name] = lambda *given, _name=name, _call=call: watch(_name, _call, given)
+    try:
+        yield
+    finally:
+        for extension in extensions:
+            for name in CALLS[slot]:
+                del extension.__dict__[name]
+
+
+def tensors(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor inside what a method is given, with where it is."""
+    if isinstance(value, Tensor):
+        yield path, value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from tensors(getattr(value, field.name), f"{path}.{field.name}")
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        for name, part in zip(value._fields, value, strict=True):
+            yield from tensors(part, f"{path}.{name}")
+    elif isinstance(value, (tuple, list)):
+        for index, part in enumerate(value):
+            yield from tensors(part, f"{path}[{index}]")
+
+
+NAMES = {
+    "open": ("embedding",),
+    "close": ("stream",),
+    "read": ("site", "stream", "history"),
+    "write": ("site", "stream", "branch", "history"),
+}
+FORWARD = {"score_mixing": ("q", "k", "inputs", "history", "state"), "temporal_mixing": ("u", "state")}
+
+PURE = hosts(Case(1, 2, 1), Case(2, 5, 2))
+
+
+def pure(subject: Subject, case: Case) -> Told | None:
+    """What the method is given, the history too, is the same after the call."""
+    built, inputs = subject.build(case), tokens(case)
+    problems: list[str] = []
+
+    def watch(name: str, call: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+        names = NAMES.get(name) or FORWARD[subject.slot]
+        parts = [part for label, value in zip(names, given, strict=False) for part in tensors(value, label)]
+        before = [part.clone() for _, part in parts]
+        result = call(*given)
+        for (label, part), copy in zip(parts, before, strict=True):
+            if not torch.equal(part, copy):
+                problems.append(f"{name} changes {label} in place, which others still read")
+        return result
+
+    with watched(subject.extensions(built), subject.slot, watch):
+        look(built, inputs)
+    return Broken(problems[0]) if problems else None
+
+
+LAYOUT = (Case(1, 2, 2), Case(2, 5, 2))
+
+
+def layout(subject: Subject, case: Case) -> Told | None:
+    """Tensors that are not contiguous in memory do as well as those that are."""
+    built, inputs = subject.build(case), tokens(case)
+    plain = look(built, inputs)
+
+    def watch(name: str, call: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+        return call(*(_scattered(value) for value in given))
+
+    with watched(subject.extensions(built), subject.slot, watch):
+        try:
+            scattered = look(built, inputs)
+        except RuntimeError as error:
+            return Broken(f"a tensor that is not contiguous in memory ends in: {str(error).splitlines()[0]}")
+    if difference(scattered, plain) > EXACT:
+        return Broken("tensors that are not contiguous in memory give another result")
+    return None
+
+
+def _scattered(value: Any) -> Any:
+    """The same numbers, each with a gap behind it."""
+    if isinstance(value, Tensor) and value.dim():
+        wide = value.new_zeros(*value.shape, 2)
+        wide[..., 0] = value
+        return wide[..., 0]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_scattered, value))
+    return value

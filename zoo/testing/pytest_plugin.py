@@ -1,0 +1,77 @@
+"""pytest --zoo-method ID: the conformance kit as pytest tests, one a property.
+
+Every pytest in an environment with the zoo loads this module, so it imports nothing until it is asked for something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("zoo", "conformance of methods")
+    group.addoption(
+        "--zoo-method",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="examine this installed method (ID or SLOT.ID); without paths, nothing else is run",
+    )
+    group.addoption("--zoo-thorough", action="store_true", help="… compiled code too, which takes minutes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--zoo-method") and config.args_source is not config.ArgsSource.ARGS:
+        config.args = []
+
+
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    for method in config.getoption("--zoo-method"):
+        items.extend(_items(session, method, config.getoption("--zoo-thorough")))
+
+
+def _items(session: pytest.Session, method: str, thorough: bool) -> Iterator[pytest.Item]:
+    from zoo.errors import ZooError
+    from zoo.testing import properties
+    from zoo.testing.subject import subject
+
+    try:
+        subject(method)
+    except ZooError as error:
+        raise pytest.UsageError(str(error)) from None
+    for property in properties(thorough):
+        yield Conformance.from_parent(session, name=f"{method}[{property}]", method=method, property=property)
+
+
+class Conformance(pytest.Item):
+    """One property of one method."""
+
+    def __init__(self, *, method: str, property: str, **given: Any) -> None:
+        super().__init__(**given)
+        self.method = method
+        self.property = property
+
+    def runtest(self) -> None:
+        from zoo.testing import check
+
+        (result,) = check(self.method, only=[self.property], thorough=True).results
+        if result.status == "skipped":
+            pytest.skip(result.told)
+        if result.status == "failed":
+            from zoo.testing.report import NotConforming, sentence
+
+            raise NotConforming(sentence(result))
+        self.add_report_section("call", result.status, result.told)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        from zoo.testing.report import NotConforming
+
+        if isinstance(excinfo.value, NotConforming):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Any, int | None, str]:
+        return self.config.rootpath, None, f"{self.method}: {self.property}"

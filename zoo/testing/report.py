@@ -1,0 +1,89 @@
+"""What the kit found, as plain data: one result a property, and what the method costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+# ok; it broke; it broke as the method declares; there was nothing to look at
+Status = Literal["ok", "failed", "declared", "skipped"]
+
+
+class Result(NamedTuple):
+    """How one property fared."""
+
+    property: str
+    claim: str  # what the property says
+    status: Status
+    told: str = ""  # what broke, or what is worth knowing
+    case: str = ""  # the smallest case found in which it broke
+    seconds: float = 0.0
+
+
+class Cost(NamedTuple):
+    """What a method costs beside the baseline of the same size."""
+
+    size: str
+    parameters: int  # that it adds
+    share: float  # … of the baseline's
+    time: float  # a training step, as a multiple of the baseline's: rough
+
+
+class NotConforming(AssertionError):
+    """A method that does not keep what the interface promises."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All results of one method."""
+
+    id: str
+    slot: str
+    source: str  # the distribution and its version, or the module
+    results: tuple[Result, ...]
+    cost: Cost | None = None
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+    @property
+    def failures(self) -> tuple[Result, ...]:
+        return tuple(result for result in self.results if result.status == "failed")
+
+    def __getitem__(self, property: str) -> Result:
+        return next(result for result in self.results if result.property == property)
+
+    def verify(self) -> None:
+        """Raise with every failure in words, if there is one."""
+        if self.failures:
+            told = "\n".join(f"  {sentence(result)}" for result in self.failures)
+            raise NotConforming(f"{self.slot} method {self.id} of {self.source} does not conform:\n{told}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            **{name: getattr(self, name) for name in ("id", "slot", "source", "ok")},
+            "results": [result._asdict() for result in self.results],
+            "cost": self.cost._asdict() if self.cost else None,
+        }
+
+
+def sentence(result: Result) -> str:
+    """A result in words."""
+    where = f" (smallest case: {result.case})" if result.case else ""
+    return f"{result.property}: {result.told or result.claim}{where}"
+
+
+def lines(report: Report) -> list[str]:
+    """The report as a table for a terminal."""
+    shown = {"ok": "ok", "failed": "FAILED", "declared": "declared", "skipped": "-"}
+    width = max(len(result.property) for result in report.results)
+    rows = [f"{report.slot}.{report.id} of {report.source}"]
+    for result in report.results:
+        told = result.claim if result.status == "ok" and not result.told else result.told
+        rows.append(f"  {result.property.ljust(width)}  {shown[result.status].ljust(8)}  {told}")
+        if result.case:
+            rows.append(f"  {' ' * width}  {' ' * 8}  smallest case: {result.case}")
+    verdict = f"{len(report.failures)} of {len(report.results)} properties broke" if report.failures else "it conforms"
+    return [*rows, f"  {verdict} ({sum(result.seconds for result in report.results):.1f} s)"]

@@ -1,0 +1,174 @@
+"""The method under examination, and models with it: random weights, random method parameters, float64."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoo import plugins
+from zoo.block import Block
+from zoo.errors import PluginError, nearest
+from zoo.extension import Extension, Layer, Residual, ScoreMixing, TemporalMixing
+from zoo.model import LanguageModel, model
+from zoo.testing.case import MAX_LENGTH, VOCAB, Case
+
+KINDS: dict[str, type[Extension]] = {
+    "residual": Residual,
+    "score_mixing": ScoreMixing,
+    "temporal_mixing": TemporalMixing,
+}
+Factory = Callable[..., Extension]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A method, alone or in the company of others."""
+
+    id: str
+    slot: str
+    factory: Factory
+    source: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    others: Mapping[str, Factory] = field(default_factory=dict)  # in the other slots
+
+    def build(self, case: Case, *, fresh: bool = False, seed: int = 0) -> LanguageModel:
+        """A model with the method; unless `fresh`, every parameter of it is random."""
+        settings = {**self.settings, **dict(case.settings)}
+        slots: dict[str, Any] = {**self.others, self.slot: lambda layer: self.factory(layer, **settings)}
+        return assemble(case, slots, fresh=fresh, seed=seed)
+
+    def extensions(self, built: LanguageModel) -> list[Extension]:
+        """The method in each layer."""
+        return [extension(block, self.slot) for block in built.layers]  # type: ignore[arg-type]
+
+    @cached_property
+    def declared(self) -> Extension:
+        """The method as built for the upper of two layers, to ask what it declares."""
+        return self.extensions(self.build(Case(), fresh=True))[-1]
+
+    @property
+    def starts_as(self) -> str | None:
+        """A preset's declaration counts for the preset; else the extension's own does."""
+        return getattr(self.factory, "starts_as", None if hasattr(self.factory, "fixed") else self.declared.starts_as)
+
+
+def subject(method: str | Factory, slot: str | None = None, settings: Mapping[str, Any] | None = None) -> Subject:
+    """The method that an id names (ID or SLOT.ID), or a factory is."""
+    if isinstance(method, str):
+        qualifier, _, id = method.rpartition(".")
+        loaded = named(id, slot or qualifier or None)
+        assert loaded.factory is not None
+        return Subject(loaded.found.id, loaded.found.slot, loaded.factory, loaded.found.source, settings or {})
+    slot = slot or _slot_of(method, settings or {})
+    if slot not in KINDS:
+        raise PluginError(f"there is no slot {slot}{nearest(slot, KINDS)}; there are {', '.join(KINDS)}")
+    name = getattr(method, "__name__", type(method).__name__)
+    return Subject(name, slot, method, getattr(method, "__module__", "?"), settings or {})
+
+
+def named(id: str, slot: str | None = None) -> plugins.Loaded:
+    """The installed method of this id."""
+    registry = plugins.registry()
+    claims = registry.claims(id)
+    if not slot and not claims:
+        raise PluginError(f"there is no method {id}{nearest(id, registry.ids())}; zoo-plugins lists those installed")
+    return registry.get(slot or claims[0].slot, id)
+
+
+def _slot_of(factory: Factory, settings: Mapping[str, Any]) -> str:
+    layer = Layer(0, 2, 16, 32, 2, 2, 8, MAX_LENGTH, False, 1e-5)
+    built = factory(layer, **settings)
+    for slot, kind in KINDS.items():
+        if isinstance(built, kind):
+            return slot
+    raise PluginError(f"{factory!r} built a {type(built).__name__}, which is none of {', '.join(KINDS)}")
+
+
+def extension(block: Block, slot: str) -> Extension:
+    found = block.attention.score_mixing if slot == "score_mixing" else getattr(block, slot)
+    assert isinstance(found, Extension)
+    return found
+
+
+# --- models and inputs
+
+
+def assemble(case: Case, slots: Mapping[str, Factory], *, fresh: bool = False, seed: int = 0) -> LanguageModel:
+    """A model of this size with these methods."""
+    built = model(
+        VOCAB, MAX_LENGTH, depth=case.depth, width=case.width, head_dim=case.head_dim, num_heads=case.heads,
+        num_kv_heads=case.kv_heads, ffn_dim=24, parallel=case.parallel, dropout=case.dropout, qk_norm=case.qk_norm,
+        init_std=0.3, seed=seed, **slots,
+    )  # fmt: skip
+    if not fresh:
+        randomise(built, seed)
+    return built.to(getattr(torch, case.dtype)).train(case.training)
+
+
+@torch.no_grad()
+def randomise(built: torch.nn.Module, seed: int) -> None:
+    """Move every parameter away from where it starts, where mistakes hide behind zeros and ones."""
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in built.parameters():
+        parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+
+
+def tokens(case: Case, seed: int = 0) -> Tensor:
+    return torch.randint(VOCAB, (case.batch, case.length), generator=torch.Generator().manual_seed(seed))
+
+
+@contextlib.contextmanager
+def seeded(seed: int = 0) -> Iterator[None]:
+    """With random states that start at `seed`; what they were before comes back."""
+    before = random.getstate()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(before)
+
+
+def run(built: LanguageModel, inputs: Tensor, seed: int = 0) -> Tensor:
+    """The logits (B, T, V), with random states that start at `seed`; differentiable."""
+    with seeded(seed):
+        logits = built(inputs)
+    assert isinstance(logits, Tensor)
+    return logits
+
+
+def look(built: LanguageModel, inputs: Tensor, seed: int = 0) -> Tensor:
+    """The same, not differentiable."""
+    with torch.no_grad():
+        return run(built, inputs, seed)
+
+
+def direction(like: Tensor, seed: int = 1) -> Tensor:
+    """A fixed random tensor."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like.dtype)
+
+
+# --- comparing
+
+EXACT = 1e-9  # what rounding may do to float64 on another way to the same result
+
+
+def difference(a: Tensor, b: Tensor) -> float:
+    """The largest difference, as a part of the largest number (or of 1); infinite where something is not finite."""
+    if a.shape != b.shape:
+        return float("inf")
+    a, b = a.detach().double(), b.detach().double()
+    if not (a.isfinite().all() and b.isfinite().all()):
+        return float("inf")
+    if not a.numel():
+        return 0.0
+    return float((a - b).abs().max()) / max(1.0, float(b.abs().max()))
