@@ -16,7 +16,7 @@ from zoo.functional import rms_norm
 from zoo.scores import Factors, Term, attend
 from zoo.state import State
 from zoo.sums import previous, taps
-from zoo_plugins.weak_recurrence import GatedMean, Mixing, bias, matrix, scalar
+from zoo_plugins.weak_recurrence import GatedMean, Mixing, bias, blend, matrix, scalar
 
 DECAY = 8.0  # the c of RG-LRU (Griffin, arXiv 2402.19427, eq. 3)
 
@@ -178,7 +178,7 @@ class PastPooling(Mixing):
         raise NotImplementedError
 
     def forward(self, u: Tensor, state: State | None) -> Tensor:
-        return torch.lerp(F.linear(self.pool(u, state), self.w1), u, self.gamma.sigmoid())
+        return blend(F.linear(self.pool(u, state), self.w1), u, self.gamma.sigmoid())
 
     def probes(self) -> dict[str, Tensor]:
         return {"gate": self.gamma.sigmoid()}

@@ -39,6 +39,11 @@ def bias(width: int) -> nn.Parameter:
     return hint(nn.Parameter(torch.zeros(width)))
 
 
+def blend(context: Tensor, u: Tensor, share: Tensor) -> Tensor:
+    """share ⊙ u + (1−share) ⊙ context, in the type of u: autocast makes matrix products narrower than u."""
+    return torch.lerp(context.to(u.dtype), u, share.to(u.dtype))
+
+
 # -- wr_1, wr_5, wr_6, wr_6_1: scalar gates over the last tokens --------------------------------------------------------
 
 
@@ -106,7 +111,7 @@ class PairProjection(Mixing):
 
     def forward(self, u: Tensor, state: State | None) -> Tensor:
         projected = F.linear(torch.cat([u, previous(self, u, state)], dim=-1), self.w, self.bias)
-        return projected if self.gamma is None else torch.lerp(projected, u, self.gamma.sigmoid())
+        return projected if self.gamma is None else blend(projected, u, self.gamma.sigmoid())
 
     def probes(self) -> dict[str, Tensor]:
         return {} if self.gamma is None else {"gate": self.gamma.sigmoid()}
@@ -123,7 +128,8 @@ class GatedUnit(Mixing):
         before = previous(self, u, state)
         both = torch.cat([u, before], dim=-1)
         r, z = F.linear(both, torch.cat([self.w_r, self.w_z])).sigmoid().chunk(2, dim=-1)
-        return torch.lerp(before, F.silu(F.linear(torch.cat([r * before, u], dim=-1), self.w)), z)
+        candidate = F.silu(F.linear(torch.cat([r * before, u], dim=-1), self.w))
+        return torch.lerp(before, candidate.to(u.dtype), z.to(u.dtype))
 
 
 # -- wr_3_1, wr_3_2, wr_8…: a gate for every channel between this token and a context -----------------------------------
@@ -141,7 +147,7 @@ class Gated(Mixing):
         raise NotImplementedError
 
     def forward(self, u: Tensor, state: State | None) -> Tensor:
-        return torch.lerp(self.context(u, state), u, F.linear(u, self.gate_w, self.gate_b).sigmoid())
+        return blend(self.context(u, state), u, F.linear(u, self.gate_w, self.gate_b).sigmoid())
 
     def probes(self) -> dict[str, Tensor]:
         return {"gate_bias": self.gate_b.sigmoid()}
@@ -250,7 +256,7 @@ class GatedSkippedMean(GatedMean):
         self.s = scalar()
 
     def forward(self, u: Tensor, state: State | None) -> Tensor:
-        return torch.lerp(super().forward(u, state), u, self.s.sigmoid())
+        return blend(super().forward(u, state), u, self.s.sigmoid())
 
     def probes(self) -> dict[str, Tensor]:
         return super().probes() | {"skip_gate": self.s.sigmoid()}

@@ -108,8 +108,8 @@ def test_a_leak_and_chance_are_declared_and_told() -> None:
 def test_cards_tell_where_attention_has_no_effect(parallel: bool) -> None:
     without = set()
     tokens = torch.tensor([[1, 2, 3, 4]])
-    for id, found in OURS.items():
-        built = model(8, 4, depth=3, aspect=4, parallel=parallel, **{found.slot: loaded(id).factory})
+    for id in (id for id, found in OURS.items() if found.slot == "residual"):  # who else could drop what attention writes
+        built = model(8, 4, depth=2, aspect=4, parallel=parallel, residual=loaded(id).factory)
         built.loss(tokens, tokens).backward()
         if any(block.attention.out.grad is None for block in built.layers):
             without.add(id)
@@ -145,7 +145,7 @@ def test_the_index_is_up_to_date() -> None:
 
 
 @pytest.mark.parametrize("id", ["v3_m3_2", "v4_m1d", "wr_9"])
-def test_the_index_counts_three_layers_and_knows_them_all(id: str) -> None:
+def test_the_index_counts_few_layers_and_knows_them_all(id: str) -> None:
     small = cards.size("small")
     counted = sum(match.forward_flops(small.build(loaded(id)), small.length))
     assert index()._forward_flops(small, loaded(id)) == pytest.approx(counted)

@@ -233,7 +233,7 @@ def test_a_value_that_a_second_file_replaces_is_told(project: Path) -> None:
     assert loaded.warnings == ("two.gin:2: model.depth = 2 replaces 1 of one.gin:1",)
     assert loaded.get("model.depth") == 2
     (project / "gin/defaults.gin").write_text("train.steps = 1\nmodel.depth = 9")
-    assert config.load([one], ["model.width=5", "model.anything=%X"]).warnings == ()  # defaults and --set: meant to be
+    assert config.load([one], ["model.width=5", "model.width=6", "model.anything=%X"]).warnings == ()  # meant to be
     twice = config.load([write("twice.gin", "model.depth = 1\nmodel.depth = 2")])
     assert twice.warnings == ("twice.gin:2: model.depth = 2 replaces 1 of twice.gin:1",)
     (project / "gin/defaults.gin").write_text("train.steps = 1\ntrain.steps = 2")

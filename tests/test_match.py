@@ -66,15 +66,12 @@ def below(s: Shape) -> int:
 
 FLOPS = {
     "v1_m3": lambda s: 0,
-    "v2_m3": lambda s: 0,
     "v3_m1": lambda s: below(s) * (6 * (2 * s.D**2 + 3 * s.D * s.F) + attention(s)),
     "v3_m4_2": lambda s: below(s) * (12 * s.D**2 + attention(s)),
-    "skip_vector": lambda s: 0,
     "v4_m1": lambda s: below(s) * (attention(s, 2 * s.D) - attention(s)),
     "v4_m1a": lambda s: below(s) * (attention(s, 2 * s.D) - attention(s)),
     "v4_m1e": lambda s: FLOPS["v4_m1"](s) + 6 * sum(s.D * m + m * m for m in range(1, s.L + 1)),
     "v4_md": lambda s: 6 * s.L * (s.D + 1),
-    "wr_1": lambda s: 0,
     "wr_4": lambda s: 36 * s.L * s.D**2,
     "wr_8_2": lambda s: 6 * s.L * s.D**2,
     "wr_8_3_log": lambda s: 6 * s.L * 5 * s.D**2,  # the gate, and n = 4 taps
@@ -83,8 +80,7 @@ FLOPS = {
 }
 
 
-@pytest.mark.parametrize("parallel", [False, True])
-@pytest.mark.parametrize("shape", [SHAPE, Shape(L=1, T=1), Shape(K=2, D=48, H=4, F=17, T=9)])
+@pytest.mark.parametrize("shape, parallel", [(SHAPE, False), (Shape(L=1, T=1), True), (Shape(K=2, D=48, F=17, T=9), True)])
 def test_the_baseline_costs_what_the_formula_says(shape: Shape, parallel: bool) -> None:
     cost = match.cost(of(shape, parallel), shape.T)
     scores_again = shape.L * shape.D * (shape.T + 1)
@@ -99,18 +95,25 @@ def test_a_method_costs_what_its_formula_says(id: str) -> None:
     built = method(id)
     wanted = baseline(SHAPE) + FLOPS[id](SHAPE)
     assert match.cost(built, SHAPE.T).flops == pytest.approx(wanted)
-    assert sum(match.forward_flops(built, SHAPE.T)) == pytest.approx(wanted / 3)
 
 
-@pytest.mark.parametrize("length", [1, 2, 7, 150])
+@pytest.mark.parametrize("id", ["v3_m1", "v4_m1a"])
+def test_a_forward_pass_is_a_third_of_it(id: str) -> None:
+    *layers, rest = match.forward_flops(method(id), SHAPE.T)
+    assert len(layers) == SHAPE.L
+    assert sum(layers) + rest == pytest.approx((baseline(SHAPE) + FLOPS[id](SHAPE)) / 3)
+    assert rest == 2 * SHAPE.V * SHAPE.D
+
+
+@pytest.mark.parametrize("length", [1, 2, 131])
 def test_scores_that_do_not_factor_count_like_those_that_do(length: int) -> None:
-    shape = Shape(T=length)
+    shape = Shape(L=2, T=length)
     rows = scores.ROWS
     assert match.cost(method("v4_m1a", shape), length).flops == pytest.approx(match.cost(method("v4_m1", shape), length).flops)
     assert scores.ROWS == rows
 
 
-@pytest.mark.parametrize("id", ["v1_m3", "v3_m1", "v3_m2", "wr_8_2", "wr_9", "wr_attend"])
+@pytest.mark.parametrize("id", ["v1_m3", "v3_m1", "wr_9", "wr_attend"])
 def test_a_real_training_step_counts_the_same(id: str) -> None:
     built = method(id)()
     tokens = torch.randint(SHAPE.V, (2, SHAPE.T))
@@ -267,7 +270,7 @@ def test_a_method_without_parameters_is_matched_by_the_baseline_itself() -> None
     assert (found.ffn_dim, found.difference, found.relative) == (SHAPE.F, 0, 0)
 
 
-@pytest.mark.parametrize("id", ["v2_m3", "skip_vector", "v4_m1a", "v4_m1d", "wr_2", "wr_8_2", "wr_7_2", "wr_8_3_log"])
+@pytest.mark.parametrize("id", ["v2_m3", "skip_vector", "v4_m1a", "v4_m1d", "wr_8_2", "wr_7_2"])
 def test_at_base_the_difference_is_below_a_thousandth(id: str) -> None:
     (found,) = REGISTRY.claims(id)
     matched = match.by_parameters(size("base").build(REGISTRY.get(found.slot, id)))

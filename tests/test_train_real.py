@@ -52,7 +52,7 @@ def from_files(corpus: Path) -> list[str]:
 
 
 def go(corpus: Path, run: Path, *more: str) -> Summary:
-    bindings = [*SETTINGS, *from_files(corpus), "data.length = 64", "data.batch_size = 16", *more]
+    bindings = [*SETTINGS, *from_files(corpus), "data.length = 32", "data.batch_size = 16", *more]
     return train.run(config.load(["sizes/tiny", METHOD], bindings), run, show=False)
 
 
@@ -93,7 +93,7 @@ def test_it_goes_over_several_epochs(whole_run: Path) -> None:
     assert kept["ranks"][0]["reader"]["epoch"] >= 1
 
 
-@pytest.mark.parametrize("batch", [3, 14, 27, 41])
+@pytest.mark.parametrize("batch", [14, 41])
 def test_interrupted_and_continued_it_ends_in_the_same_bits(
     corpus: Path, tmp_path: Path, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:

@@ -88,12 +88,17 @@ def _method(registry: plugins.Registry, found: Found, size: cards.Size, paramete
 
 
 def _forward_flops(size: cards.Size, loaded: plugins.Loaded | None = None) -> float:
-    """FLOPs of a token. Layer m costs c0 + c1 m + c2 m², so three layers tell of all: quicker than to count every one."""
-    layer = match.skeleton(size.build()).layers[0].layer
-    short = partial(size.build(loaded), depth=3, width=layer.width, head_dim=layer.head_dim)
-    first, second, third, rest = match.forward_flops(short, size.length)
+    """FLOPs of a token, told from few layers, which is quicker than to count them all.
+
+    Without a history all layers cost the same; with one, layer m costs c0 + c1 m + c2 m², so three layers tell the rest.
+    """
+    build = size.build(loaded)
+    built = match.skeleton(build)
+    layer, depth = built.layers[0].layer, len(built.layers)
+    few = partial(build, depth=3 if built.reads else 1, width=layer.width, head_dim=layer.head_dim)
+    *layers, rest = match.forward_flops(few, size.length)
+    first, second, third = layers if built.reads else layers * 3
     differences = (first, second - first, third - 2 * second + first)
-    depth = layer.num_layers
     return rest + sum(math.comb(depth, k) * each for k, each in enumerate(differences, start=1))
 
 

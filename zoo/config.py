@@ -28,7 +28,7 @@ from zoo.plugins import REQUIRED, SLOTS, Found, Loaded
 __all__ = ["CONFIGURABLES", "Config", "Reference", "find", "gin_folders", "load", "reset"]
 
 # Importing these registers the core's configurables, in Gin's module "zoo".
-CONFIGURABLES = ("zoo.model", "zoo.data", "zoo.train")
+CONFIGURABLES = ("zoo.model", "zoo.data", "zoo.train", "zoo.suite")
 NAMESPACE = "zoo."
 
 HEADER = "# The complete configuration of a run: give this file to --gin to run it again.\n"

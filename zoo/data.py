@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LIMIT = 1 << 20  # for the vocabulary, a block, a batch
+TOKENS_AT_ONCE = 8192  # in evaluation
 IGNORE = -100  # as a target: nothing to predict
 PREFETCH = 2  # batches made while the model works
 
@@ -103,13 +104,17 @@ class Data:
         return torch.from_numpy(np.stack([stream[i * length : (i + 1) * length + 1] for i in numbers]).astype(np.int64))
 
     def evaluate(self, split: str) -> Iterator[tuple[Tensor, Tensor]]:
-        """Tokens and targets, (≤ batch_size, length) each: every token is a target once, what is over is IGNORE."""
+        """Tokens and targets, (≤ rows, length) each: every token is a target once, what is over is IGNORE.
+
+        Without gradients there is room for more rows than in training, and a small model has less to wait for.
+        """
         import torch
 
         stream, length = self._stream(split), self.length
         num_rows = -(-self.tokens(split) // length)
-        for first in range(0, num_rows, self.batch_size):
-            rows = min(self.batch_size, num_rows - first)
+        at_once = max(self.batch_size, TOKENS_AT_ONCE // length)
+        for first in range(0, num_rows, at_once):
+            rows = min(at_once, num_rows - first)
             part = stream[first * length : (first + rows) * length + 1]
             tokens = torch.full((rows * length + 1,), IGNORE)
             tokens[: len(part)] = torch.from_numpy(part.astype("int64"))

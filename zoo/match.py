@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
@@ -135,11 +136,13 @@ def _tokens(built: LanguageModel, length: int) -> Tensor:
 
 
 class Counter(FlopCounterMode):
-    """Torch's counter, which also knows the CPU's fused attention and keeps apart what is made again."""
+    """Torch's counter, which also knows products in place and the CPU's fused attention, and keeps apart what is made again."""
 
     def __init__(self) -> None:
         aten = torch.ops.aten
         formulas = {
+            aten.addmm_: self._product_in_place,
+            aten.baddbmm_: self._product_in_place,
             aten._scaled_dot_product_flash_attention_for_cpu: self._attention,
             aten._scaled_dot_product_flash_attention_for_cpu_backward: self._attention_backward,
         }
@@ -161,6 +164,9 @@ class Counter(FlopCounterMode):
     def add(self, what: str, flops: int) -> None:
         for name in self.mod_tracker.parents:
             self.flop_counts[name][what] += flops
+
+    def _product_in_place(self, into: Any, a: Any, b: Any, **_: Any) -> int:
+        return 2 * math.prod(a) * int(b[-1])
 
     def _attention(self, q: Any, k: Any, v: Any, dropout: float = 0.0, causal: bool = False, **_: Any) -> int:
         return attention_flops(q, k, v, causal)

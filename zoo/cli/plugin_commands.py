@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zoo.plugins import Loaded
-
-SLOTS = ("residual", "score_mixing", "temporal_mixing")
 
 
 def add(commands: Any) -> None:
@@ -32,8 +31,10 @@ def add(commands: Any) -> None:
 
     new = commands.add_parser("new", help="write a small project with a method of your own, tests included")
     new.add_argument("name", metavar="NAME", help="of the project, such as my-method")
-    new.add_argument("--slot", choices=SLOTS, required=True, help="what the method changes")
-    new.add_argument("--into", type=Path, default=Path("."), metavar="DIR", help="where its folder goes (default: here)")
+    new.add_argument("--slot", required=True, help="what it changes: residual, score_mixing or temporal_mixing")
+    new.add_argument(
+        "--into", type=Path, default=Path("."), metavar="DIR", help="where its folder goes (default: here)"
+    )
     new.set_defaults(run=write_project)
 
 
@@ -51,33 +52,45 @@ def check_methods(arguments: argparse.Namespace) -> int:
 
     torch.set_num_threads(1)  # the models are tiny: threads would only wait for each other
     reports = []
-    for name, slot, settings in _named(arguments):
-        report = check(name, slot, settings=settings, only=arguments.only, thorough=arguments.thorough)
+    chosen, broken = _all() if arguments.all else (_named(arguments.ids), [])
+    for loaded in chosen:
+        found, settings = loaded.found, _settings(loaded, arguments.set)
+        report = check(found.id, found.slot, settings=settings, only=arguments.only, thorough=arguments.thorough)
         reports.append(report)
         if not arguments.json:
             print("\n".join(lines(report)), flush=True)
     if arguments.json:
-        print(json.dumps([report.as_dict() for report in reports], indent=1))
-    elif len(reports) > 1:
-        failed = [report.id for report in reports if not report.ok]
-        print(f"{len(reports) - len(failed)} of {len(reports)} methods conform" + "".join(f", not {i}" for i in failed))
-    return 0 if all(report.ok for report in reports) else 1
+        print(json.dumps([report.as_dict() for report in reports], indent=1, ensure_ascii=False))
+    for line in broken:
+        print(f"zoo-plugins: {line}", file=sys.stderr)
+    failed = [report.id for report in reports if not report.ok]
+    if len(reports) > 1 and not arguments.json:
+        rest = f"; not {', '.join(failed)}" if failed else ""
+        print(f"{len(reports) - len(failed)} of {len(reports)} methods conform{rest}")
+    return 1 if failed or broken else 0
 
 
-def _named(arguments: argparse.Namespace) -> list[tuple[str, str, dict[str, Any]]]:
+def _named(ids: list[str]) -> list[Loaded]:
     """The methods to check, all of them looked up before the first is examined."""
-    from zoo import plugins
     from zoo.testing.subject import named
 
-    if arguments.all:
-        registry = plugins.registry()
-        return [(found.id, found.slot, {}) for found in registry.found if registry.get(found.slot, found.id)]
-    chosen = []
-    for asked in arguments.ids:
-        slot, _, id = asked.rpartition(".")
-        loaded = named(id, slot or None)
-        chosen.append((id, loaded.found.slot, _settings(loaded, arguments.set)))
-    return chosen
+    parts = [asked.rpartition(".") for asked in ids]
+    return [named(id, slot or None) for slot, _, id in parts]
+
+
+def _all() -> tuple[list[Loaded], list[str]]:
+    """Every method, and a line for each that cannot be used."""
+    from zoo import plugins
+    from zoo.errors import PluginError
+
+    registry = plugins.registry()
+    loaded, broken = [], []
+    for found in registry.found:
+        try:
+            loaded.append(registry.get(found.slot, found.id))
+        except PluginError as error:
+            broken.append(str(error).splitlines()[0])
+    return loaded, list(dict.fromkeys(broken))
 
 
 def _settings(loaded: Loaded, given: list[str]) -> dict[str, Any]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable
 from typing import NamedTuple
 
 from zoo.testing import building, company, decoding, gradients, keeping, purity, sight
 from zoo.testing.case import SIZES, Broken, Case, Note, Skipped, Told, smallest
 from zoo.testing.report import Result
-from zoo.testing.subject import Subject
+from zoo.testing.subject import Subject, where
 
 Probe = Callable[[Subject, Case], "Told | None"]
 
@@ -95,11 +94,4 @@ def attempt(probe: Probe, subject: Subject, case: Case) -> Told | None:
     try:
         return probe(subject, case)
     except Exception as error:
-        return Broken(f"it fails with {type(error).__name__}: {str(error).strip()} ({_where(error)})")
-
-
-def _where(error: Exception) -> str:
-    """The innermost line that is not torch's."""
-    frames = traceback.extract_tb(error.__traceback__)
-    outside = [frame for frame in frames if "/torch/" not in frame.filename] or list(frames)
-    return f"{outside[-1].filename}:{outside[-1].lineno}"
+        return Broken(f"it fails with {type(error).__name__}: {str(error).strip()} ({where(error)})")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -172,3 +173,10 @@ def difference(a: Tensor, b: Tensor) -> float:
     if not a.numel():
         return 0.0
     return float((a - b).abs().max()) / max(1.0, float(b.abs().max()))
+
+
+def where(error: BaseException) -> str:
+    """The innermost line of an error's traceback that is not torch's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if "/torch/" not in frame.filename] or list(frames)
+    return f"{outside[-1].filename}:{outside[-1].lineno}"

@@ -1,0 +1,74 @@
+"""Statistics against scipy, worked examples and properties."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from scipy import stats as scipy_stats
+
+from zoo.stats import bootstrap, holm, paired, spread
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("n", [2, 3, 8])
+def test_paired_equals_scipy(seed: int, n: int) -> None:
+    source = random.Random(seed)
+    a, b = ([source.gauss(3, 0.1) for _ in range(n)] for _ in range(2))
+    ours, theirs = paired(a, b), scipy_stats.ttest_rel(a, b)
+    interval = theirs.confidence_interval(0.95)
+    assert ours.p == pytest.approx(theirs.pvalue)
+    assert (ours.low, ours.high) == (pytest.approx(interval.low), pytest.approx(interval.high))
+
+
+def test_equal_arms_show_nothing() -> None:
+    same = paired([3.0, 3.1, 3.2], [3.0, 3.1, 3.2])
+    assert same.mean == 0 and same.p == 1
+
+
+def test_a_constant_shift_is_certain() -> None:
+    shifted = paired([1.0, 2.0], [2.0, 3.0])
+    assert shifted.p == 0 and shifted.low == shifted.high == -1
+
+
+def test_one_pair_has_no_interval() -> None:
+    single = paired([3.0], [3.5])
+    assert single.mean == -0.5 and math.isnan(single.p) and math.isnan(single.low)
+
+
+def test_pairs_must_match() -> None:
+    with pytest.raises(ValueError):
+        paired([1.0, 2.0], [1.0])
+
+
+def test_holm_worked_example() -> None:
+    """0.01, 0.04, 0.03, 0.005 → 0.03, 0.06, 0.06, 0.02 (Holm 1979)."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_holm_passes_over_what_was_not_asked() -> None:
+    corrected = holm([0.02, math.nan, 0.5])
+    assert corrected[0] == pytest.approx(0.04) and math.isnan(corrected[1])
+
+
+def test_bootstrap_is_repeatable_and_brackets_the_mean() -> None:
+    values = [0.1, 0.3, 0.2, 0.4]
+    low, high = bootstrap(values)
+    assert (low, high) == bootstrap(values)
+    assert min(values) <= low < 0.25 < high <= max(values)
+
+
+def test_detectable_effect_is_really_detected() -> None:
+    """A true difference of that size is significant about four times of five."""
+    source = random.Random(0)
+    n, deviation = 5, 1.0
+    effect = (float(scipy_stats.t.ppf(0.975, n - 1)) + float(scipy_stats.t.ppf(0.8, n - 1))) * deviation / math.sqrt(n)
+    hits = 0
+    for _ in range(2000):
+        sample = [source.gauss(effect, deviation) for _ in range(n)]
+        hits += scipy_stats.ttest_1samp(sample, 0).pvalue < 0.05
+    assert 0.7 < hits / 2000 < 0.9
+    sample = [0.1, -0.2, 0.4]
+    reach = scipy_stats.t.ppf(0.975, 2) + scipy_stats.t.ppf(0.8, 2)
+    assert paired(sample, [0.0] * 3).detectable == pytest.approx(reach * spread(sample).deviation / math.sqrt(3))

@@ -1,0 +1,166 @@
+"""From made-up results to verdicts, reports and stores."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from zoo import report
+from zoo.errors import ZooError
+from zoo.store import FILE, Result, Store, best_factor, merged
+from zoo.verdict import arms, compare, twins
+
+
+def result(name: str, seed: int, loss: float | None, **changed: object) -> Result:
+    baseline = name.startswith("baseline")
+    values: dict = {
+        "key": f"{name}-{seed}-{changed.get('lr_factor', 1.0)}",
+        "arm": name,
+        "name": "baseline" if baseline else name,
+        "match": "none" if baseline else "method",
+        "host": "sequential",
+        "seed": seed,
+        "lr": 1e-3 * float(changed.get("lr_factor", 1.0)),  # type: ignore[arg-type]
+        "lr_factor": 1.0,
+        "status": "finished" if loss is not None else "diverged",
+        "causal": True,
+        "parameters": 1000,
+        "flops": 6000.0,
+        "off_by": 0.0,
+        "steps": 10,
+        "tokens": 100,
+        "valid_loss": loss,
+        "test_loss": loss,
+        "bits_per_byte": 1.0,
+        "accuracy": 0.1,
+        "tokens_per_second": 10.0,
+        "peak_memory": 100,
+        "seconds": 1.0,
+        "blew_up": "",
+        "alarm": "",
+        "curve": [(5, 50, 0.5, 4.0), (10, 100, 1.0, loss or 9.0)],
+        "probes": {},
+        "baselines": {} if baseline else {"none": "baseline"},
+        "unigram_entropy": 6.0,
+        "corpus": "x",
+        "config": "",
+        "versions": {},
+        "stamps": {},
+    }
+    return Result(**(values | changed))
+
+
+def study(offset: float, noise: tuple[float, ...] = (0.001, -0.002, 0.001), **changed: object) -> list[Result]:
+    plain = [result("baseline", s, 3.0 + s / 10) for s in (1, 2, 3)]
+    return plain + [result("m", s, 3.0 + s / 10 + offset + noise[s - 1], **changed) for s in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("offset", "verdict"), [(-0.1, "better"), (0.1, "worse"), (0.0, "no difference shown"), (0.0005, "no difference shown")]
+)
+def test_verdicts(offset: float, verdict: str) -> None:
+    (found,) = compare(study(offset))
+    assert found.verdict == verdict
+    assert found.difference.mean == pytest.approx(offset, abs=1e-9)
+
+
+def test_pairing_matters() -> None:
+    """Seeds differ far more than the method helps: only pairs show it."""
+    (found,) = compare(study(-0.02))
+    assert found.verdict == "better" and found.method.spread().deviation > 0.05
+
+
+def test_a_leak_is_never_better() -> None:
+    assert compare(study(-1.0, causal=False))[0].verdict == "leaks"
+    assert compare(study(-1.0, alarm="too good"))[0].verdict == "leaks"
+
+
+def test_divergence_is_a_result() -> None:
+    results = study(-0.1)
+    results[-1] = result("m", 3, None)
+    assert compare(results)[0].verdict == "diverged"
+
+
+def test_one_seed_gives_no_verdict() -> None:
+    results = [result("baseline", 1, 3.0), result("m", 1, 2.0)]
+    assert compare(results)[0].verdict == "one seed: no verdict"
+
+
+def test_many_methods_are_corrected_together() -> None:
+    """A difference that one question would show is not shown when it is one of forty."""
+    results = study(-0.005, noise=(0.001, -0.001, 0.0005))
+    alone = compare(results)[0]
+    assert alone.verdict == "better"
+    for i in range(40):
+        results += [result(f"other{i}", s, 3.0 + s / 10 + (-1) ** s * 0.01) for s in (1, 2, 3)]
+    together = next(c for c in compare(results) if c.name == "m")
+    assert together.difference.p == alone.difference.p and together.verdict == "no difference shown"
+
+
+def test_the_best_learning_rate_is_chosen_on_the_first_seed() -> None:
+    runs = [result("m", 1, 3.0, lr_factor=f) for f in (0.5, 2.0)] + [result("m", 1, 2.5, lr_factor=1.0)]
+    runs.append(result("m", 1, None, lr_factor=4.0))
+    assert best_factor(runs) == 1.0
+    assert [run.lr_factor for run in arms(runs + [result("m", 2, 2.6)])["m"].runs] == [1.0, 1.0]
+
+
+def test_twins_are_noise() -> None:
+    results = study(0.0) + [result("n", s, 3.0 + s / 10) for s in (1, 2, 3)]
+    (found,) = twins(results, [("m", "n")])
+    assert found.difference.mean == pytest.approx(0, abs=1e-9) and found.difference.n == 3
+
+
+def test_store_appends_and_survives_a_torn_line(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.append(result("m", 1, 3.0))
+    with (tmp_path / FILE).open("a") as file:
+        file.write('{"key": "half')
+    store.append(result("m", 2, 3.5))
+    store.append(result("m", 1, 3.0, test_loss=2.9))
+    read = store.read()
+    assert len(read) == 2 and read["m-1-1.0"].test_loss == 2.9
+    assert len((tmp_path / FILE).read_text().splitlines()) == 4  # nothing was rewritten
+
+
+def test_merged_stores_count_a_run_once(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        Store(tmp_path / name).append(result("m", 1, 3.0))
+    Store(tmp_path / "b").append(result("m", 2, 3.0))
+    assert len(merged([tmp_path / "a", tmp_path / "b"])) == 2
+    with pytest.raises(ZooError, match="results.jsonl"):
+        merged([tmp_path])
+
+
+def test_report_files(tmp_path: Path) -> None:
+    found = report.Report.of(study(-0.1))
+    report.write(found, tmp_path)
+    text, page = (tmp_path / "report.md").read_text(), (tmp_path / "report.html").read_text()
+    assert "better" in text and "| m |" in text and "<svg" in page and "better" in page
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "tensorboard" / "report"))
+    events.Reload()
+    assert events.Tags()["images"] and events.Tags()["tensors"]
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 7  # the report and six runs
+    report.write(found, tmp_path)  # again: nothing is doubled
+    assert len(list((tmp_path / "tensorboard" / "report").iterdir())) == 1
+
+
+def test_comparison_with_an_earlier_report() -> None:
+    table = report.changes(report.Report.of(study(-0.1)), report.Report.of(study(0.1)))
+    assert "worse" in table.rows[0][3] and "better" in table.rows[0][4]
+
+
+def test_losses_prefer_the_test_split() -> None:
+    assert result("m", 1, 3.0, test_loss=2.0).loss == 2.0
+    assert result("m", 1, 3.0, test_loss=None).loss == 3.0
+    assert math.isnan(result("m", 1, None).loss)
+
+
+def test_results_are_plain_json(tmp_path: Path) -> None:
+    Store(tmp_path).append(result("m", 1, 3.0))
+    row = json.loads((tmp_path / FILE).read_text())
+    assert row["name"] == "m" and row["curve"][1] == [10, 100, 1.0, 3.0]

@@ -1,0 +1,123 @@
+"""From a configuration to the arms of a comparison: the method, and the plain models it is measured against."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from zoo import config as configs
+from zoo.config import HEADER, Config
+from zoo.gin_values import render
+from zoo.plugins import SLOTS
+from zoo.suite import Host, Matched, Suite
+
+OWN = ("train.seed", "train.lr")  # what tells the runs of one arm apart
+
+
+class Arm(NamedTuple):
+    """One configuration but for seed and learning rate."""
+
+    id: str
+    name: str  # of the method or combination; "baseline" without one
+    match: str  # how a baseline was matched; "method" for a method
+    host: Host
+    values: Mapping[str, Any]
+    parameters: int
+    flops: float  # of a token, forward and backward
+    off_by: float  # how far the match is off, relative
+    causal: bool
+    baselines: Mapping[str, str]  # of a method: how matched → the arm
+
+    @property
+    def steps(self) -> int:
+        return int(self.values["train.steps"])
+
+
+class Job(NamedTuple):
+    """One run of an arm."""
+
+    arm: Arm
+    seed: int
+    lr_factor: float
+
+    @property
+    def text(self) -> str:
+        lr = self.arm.values["train.lr"] * self.lr_factor
+        return text_of({**self.arm.values, "train.seed": self.seed, "train.lr": lr})
+
+    @property
+    def key(self) -> str:
+        """The same configuration is the same run, whoever asks for it."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+
+    @property
+    def title(self) -> str:
+        lr = "" if self.lr_factor == 1 else f", lr × {self.lr_factor:g}"
+        return f"{self.arm.name} ({self.arm.match}, {self.arm.host}, seed {self.seed}{lr})"
+
+
+def text_of(values: Mapping[str, Any]) -> str:
+    return HEADER + "".join(f"{key} = {render(values[key])}\n" for key in sorted(values))
+
+
+def arms_of(files: Sequence[str], bindings: Sequence[str], suite: Suite, host: Host | None) -> list[Arm]:
+    """The method that these files make, last, behind its baselines. Without a host it is as the files say."""
+    bound = [*bindings, f"model.parallel = {host == 'parallel'}"] if host else list(bindings)
+    loaded = configs.load(files, bound)
+    length = loaded.get("data.length")
+    build = functools.partial(loaded.build, "model", vocab_size=loaded.get("data.vocab_size"), max_length=length)
+    values = _whole(loaded, length)
+    where: Host = "parallel" if loaded.get("model.parallel") else "sequential"
+    baselines = {kind: _baseline(kind, build, values, length, where) for kind in suite.baselines}
+    arms = list({arm.id: arm for arm in reversed(baselines.values())}.values())  # the first name of a model that has several
+    if loaded.plugins:
+        arms.append(_method(loaded, build, values, length, where, {kind: arm.id for kind, arm in baselines.items()}))
+    return arms
+
+
+def _whole(loaded: Config, length: int) -> dict[str, Any]:
+    """The values of a run, with the budget in steps, so that an arm may have a multiple of it."""
+    values = {key: value for key, value in loaded.values.items() if not key.startswith("suite.")}
+    settings = loaded.build("train")
+    values["train.steps"] = settings.num_steps(loaded.get("data.batch_size") * length * settings.accumulate)
+    values["train.lr"] = settings.lr
+    values.pop("train.tokens", None)
+    return values
+
+
+def _id(values: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in values.items() if key not in OWN}
+    return hashlib.sha256(text_of(rest).encode()).hexdigest()[:12]
+
+
+def _baseline(kind: Matched, build: Any, values: Mapping[str, Any], length: int, host: Host) -> Arm:
+    from zoo import match
+
+    found = match.match(build, length, kind)
+    slots = tuple(f"{slot}." for slot in SLOTS) + tuple(f"model.{slot}" for slot in SLOTS)
+    plain = {key: value for key, value in values.items() if not key.startswith(slots)}
+    if found.ffn_dim != match.ffn_dim(match.plain(build)):
+        plain["model.ffn_dim"] = found.ffn_dim
+    plain["train.steps"] = max(1, round(values["train.steps"] * found.tokens))
+    costs = match.cost(functools.partial(match.plain(build), ffn_dim=found.ffn_dim), length)
+    off_by = 0.0 if kind == "none" else found.relative
+    return Arm(_id(plain), "baseline", kind, host, plain, costs.parameters, costs.flops, off_by, True, {})
+
+
+def _method(
+    loaded: Config, build: Any, values: Mapping[str, Any], length: int, host: Host, baselines: Mapping[str, str]
+) -> Arm:
+    from zoo import match
+
+    costs = match.cost(build, length)
+    causal = all(extension.causal for extension in match.skeleton(build).extensions())
+    return Arm(
+        _id(values), loaded.name, "method", host, values, costs.parameters, costs.flops, 0.0, causal, baselines
+    )  # fmt: skip
+
+
+def plan(arms: Iterable[Arm], suite: Suite) -> list[Job]:
+    """The first runs of all arms: every learning rate on the first seed. The other seeds follow, with the best of them."""
+    return [Job(arm, 1, factor) for arm in arms for factor in suite.lrs]

@@ -1,0 +1,164 @@
+"""`zoo-bench`: train a method and its matched baselines, and say with evidence whether it helps."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zoo.arms import Arm
+    from zoo.suite import Suite
+
+PROGRAM = "zoo-bench"
+EPILOG = """\
+examples:
+  zoo-bench --gin v1_m3 --seeds 3                       a method against its baselines (several --gin: a combination)
+  zoo-bench --suite v1 --plan                           what a suite will run, and how long it should take
+  zoo-bench --suite v1 --jobs 2                         … and run it; the same command again goes on where it was
+  zoo-bench --suite v1 --methods v1_m3,v1_m4            … some of its methods
+  zoo-report bench                                      the report again, from the store
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Train methods and baselines matched in parameters and FLOPs over paired seeds, and compare them.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("--gin", nargs="+", action="extend", default=[], metavar="FILE", help="Gin files, as for zoo-train")
+    made.add_argument("--set", nargs="+", action="extend", default=[], metavar="BINDING", help="a value, for every arm")
+    made.add_argument("--suite", metavar="NAME", help="a suite: gin/suites/NAME.gin, or a path")
+    made.add_argument("--methods", metavar="A,B+C", help="the methods to judge, instead of the suite's")
+    made.add_argument("--seeds", type=int, metavar="N", help="paired seeds for every arm")
+    made.add_argument("--lrs", metavar="X,Y", help="learning rates to try for every arm, as multiples of its own")
+    made.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time, sharing the cores (default: 1)")
+    made.add_argument("--store", type=Path, default=Path("bench"), metavar="DIR", help="results and runs (default: bench)")
+    made.add_argument("--plan", action="store_true", help="print what would be run and how long it should take, and stop")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(argv)
+    from zoo.cli.train import keep_large_blocks
+    from zoo.errors import ZooError
+
+    if argv is None:
+        keep_large_blocks()
+    try:
+        return _bench(options)
+    except ZooError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{PROGRAM}: interrupted; the same command goes on where it was", file=sys.stderr)
+        return 130
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from zoo import bench, report
+    from zoo.errors import ZooError
+    from zoo.store import Store
+
+    if options.jobs < 1:
+        raise ZooError(f"--jobs {options.jobs} must be at least 1")
+    if not options.gin and not options.suite and not options.methods:
+        raise ZooError("name a method (--gin v1_m3 …) or a suite (--suite v1)")
+    arms, suite = chosen(options)
+    if options.plan:
+        _plan(arms, suite, options)
+        return 0
+    _remember(options.store, suite)
+    bench.run(arms, suite, options.store, options.jobs, _say)
+    ids = {arm.id for arm in arms}
+    results = [result for result in Store(options.store).read().values() if result.arm in ids]
+    found = report.Report.of(results, suite.twins)
+    report.write(found, options.store)
+    report.show(found.tables())
+    print(f"report   {options.store / 'report.html'}\nlook     tensorboard --logdir {options.store / 'tensorboard'}")
+    return 0
+
+
+def chosen(options: argparse.Namespace) -> tuple[list[Arm], Suite]:
+    """The arms that the options ask for, each once, and the suite they belong to."""
+    from zoo import config
+    from zoo.arms import arms_of
+    from zoo.suite import Suite
+
+    files = [*([suite_file(options.suite)] if options.suite else []), *options.gin]
+    bindings = list(options.set)
+    if options.seeds is not None:
+        bindings.append(f"suite.seeds = {options.seeds}")
+    if options.lrs:
+        bindings.append(f"suite.lrs = ({', '.join(options.lrs.split(','))},)")
+    loaded = config.load(files, bindings)
+    suite: Suite = loaded.build("suite")
+    names = tuple(options.methods.split(",")) if options.methods else suite.methods
+    hosts = suite.hosts if options.suite else (None,)
+    found = {}
+    for host in hosts:
+        for name in names or ("",):
+            method = [part for part in name.split("+") if part]
+            for arm in arms_of([*files, *method], bindings, suite, host):
+                found.setdefault(arm.id, arm)
+    return list(found.values()), suite
+
+
+def suite_file(name: str) -> str:
+    from zoo import config
+
+    return name if Path(name).exists() else str(config.find(f"suites/{name}"))
+
+
+def _remember(store: Path, suite: Suite) -> None:
+    """What a report needs to know beyond the results: which methods are the same function."""
+    from zoo.files import write_atomically
+
+    store.mkdir(parents=True, exist_ok=True)
+    known = {tuple(pair) for pair in read_twins(store)} | set(suite.twins)
+    write_atomically(store / "twins.json", json.dumps(sorted(known)) + "\n")
+
+
+def read_twins(store: Path) -> list[tuple[str, str]]:
+    file = store / "twins.json"
+    return [(a, b) for a, b in json.loads(file.read_text())] if file.exists() else []
+
+
+def _plan(arms: Sequence[Arm], suite: Suite, options: argparse.Namespace) -> None:
+    from zoo import bench
+    from zoo.report import Table, show
+    from zoo.store import Store
+
+    have = {(r.arm, r.seed) for r in Store(options.store).read().values()}
+    threads = max(1, (os.cpu_count() or 1) // options.jobs)
+    plain = min(arms, key=lambda arm: arm.flops)
+    a_step = bench.seconds_a_step(plain, threads) / plain.flops  # seconds for each FLOP of a token
+    rows, total = [], 0.0
+    for arm in arms:
+        runs = suite.seeds + len(suite.lrs) - 1
+        missing = max(0, runs - sum((arm.id, seed) in have for seed in range(1, suite.seeds + 1)))
+        seconds = missing * arm.steps * a_step * arm.flops
+        total += seconds
+        off = "–" if arm.match in ("method", "none") else f"{arm.off_by:+.3%}"
+        rows.append(
+            (arm.name, arm.match, arm.host, f"{arm.parameters:,}", off, f"{arm.flops:.3g}", str(arm.steps), str(runs))
+            + (str(missing), f"{seconds / 60:.0f} min")
+        )
+    head = ("arm", "match", "host", "parameters", "off by", "FLOPs a token", "steps", "runs", "to run", "time")
+    show([Table("Plan", head, tuple(rows))])
+    print(f"about {total / options.jobs / 3600:.1f} hours with {options.jobs} at a time, validation apart")
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""`zoo-report`: the report of a bench again, of several together, or beside an earlier one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+PROGRAM = "zoo-report"
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog=PROGRAM, description="Rebuild the report of a bench from its results, or merge several.", allow_abbrev=False
+    )
+    made.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="stores of zoo-bench, or results.jsonl files")
+    made.add_argument("--into", type=Path, metavar="DIR", help="where the report goes (default: the first folder)")
+    made.add_argument("--against", type=Path, metavar="FOLDER", help="an earlier store to compare with")
+    made.add_argument("--results", type=Path, metavar="FILE", help="also write a RESULTS.md: claim and verdict of each method")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(argv)
+    from zoo.errors import ZooError
+
+    try:
+        return _report(options)
+    except ZooError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return 2
+
+
+def _report(options: argparse.Namespace) -> int:
+    from zoo import report
+    from zoo.cli.bench import read_twins
+    from zoo.files import write_atomically
+    from zoo.store import merged
+
+    folders: list[Path] = options.folders
+    same = sorted({pair for folder in folders if folder.is_dir() for pair in read_twins(folder)})
+    found = report.Report.of(merged(folders), same)
+    first = folders[0] if folders[0].is_dir() else folders[0].parent
+    into = options.into or first
+    report.write(found, into)
+    tables = found.tables()
+    if options.against:
+        tables.append(report.changes(found, report.Report.of(merged([options.against]))))
+        write_atomically(into / "report.md", report.markdown(found) + "\n" + tables[-1].markdown())
+    if options.results:
+        from zoo.claims import results_page
+
+        write_atomically(options.results, results_page(found))
+    report.show(tables)
+    print(f"report   {into / 'report.html'}\nlook     tensorboard --logdir {into / 'tensorboard'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

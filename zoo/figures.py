@@ -1,0 +1,92 @@
+"""The figures of a report, each drawn from results alone."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from zoo.verdict import ArmResults, Comparison
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = {"better": "#2a7f3f", "worse": "#b3341f", "leaks": "#7a3fa0", "diverged": "#7a3fa0"}
+OTHER = "#666666"
+
+
+def _figure(width: float, height: float) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def forest(comparisons: Sequence[Comparison], title: str) -> Figure:
+    """Differences with their 95 % intervals; left of zero the method is better."""
+    figure, axes = _figure(7, 1.2 + 0.28 * len(comparisons))
+    for row, comparison in enumerate(reversed(comparisons)):
+        difference, colour = comparison.difference, COLOURS.get(comparison.verdict, OTHER)
+        if difference.low == difference.low:
+            axes.plot([difference.low, difference.high], [row, row], color=colour, lw=1.5)
+        axes.plot([difference.mean], [row], "o", color=colour, ms=5)
+    axes.axvline(0, color="black", lw=0.8)
+    axes.set_yticks(range(len(comparisons)), [c.name for c in reversed(comparisons)], fontsize=8)
+    axes.set_xlabel("loss of the method − loss of the baseline (nats a token)")
+    axes.set_title(title, fontsize=10)
+    return figure
+
+
+AXES = {"steps": 0, "tokens": 1, "time (s)": 2}
+
+
+def curves(arms: Sequence[ArmResults], labels: Sequence[str], against: str, title: str) -> Figure:
+    """Validation loss: the mean over seeds, and a band from the best to the worst."""
+    figure, axes = _figure(7, 4.2)
+    for arm, label in zip(arms, labels, strict=True):
+        runs = [run for run in arm.runs if run.curve]
+        length = min((len(run.curve) for run in runs), default=0)
+        if not length:
+            continue
+        if against == "FLOPs":
+            xs = [runs[0].curve[i][1] * runs[0].flops for i in range(length)]
+        else:
+            xs = [sum(run.curve[i][AXES[against]] for run in runs) / len(runs) for i in range(length)]
+        ys = [[run.curve[i][3] for run in runs] for i in range(length)]
+        plain = arm.first.match != "method"
+        style = {"color": "black", "ls": "--"} if plain else {}
+        (line,) = axes.plot(xs, [sum(y) / len(y) for y in ys], marker="." if length < 20 else "", lw=1.2, label=label, **style)
+        axes.fill_between(xs, [min(y) for y in ys], [max(y) for y in ys], color=line.get_color(), alpha=0.15, lw=0)
+    axes.set_xlabel(against)
+    axes.set_ylabel("validation loss (nats a token)")
+    axes.set_title(title, fontsize=10)
+    axes.legend(fontsize=6, ncols=2)
+    return figure
+
+
+def loss_against_flops(arms: Sequence[ArmResults], title: str) -> Figure:
+    """Where each arm ended: total training FLOPs and loss."""
+    figure, axes = _figure(7, 4.2)
+    for arm in arms:
+        mean = arm.spread().mean
+        flops = arm.first.flops * arm.first.tokens
+        plain = arm.first.match != "method"
+        axes.plot([flops], [mean], "ks" if plain else "o", ms=5)
+        label = arm.first.match if plain else arm.first.name
+        axes.annotate(label, (flops, mean), fontsize=6, xytext=(3, 3), textcoords="offset points")
+    axes.set_xscale("log")
+    axes.set_xlabel("training FLOPs")
+    axes.set_ylabel("loss (nats a token)")
+    axes.set_title(title, fontsize=10)
+    return figure
+
+
+def svg(figure: Figure) -> str:
+    """The figure as text to stand in a page."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None})
+    text = out.getvalue()
+    return text[text.index("<svg") :]

@@ -1,0 +1,78 @@
+"""Paired comparisons: what a handful of seeds says, and what it could have said."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+CONFIDENCE = 0.95
+POWER = 0.8
+RESAMPLES = 10_000
+
+
+class Spread(NamedTuple):
+    """Values of one arm over its seeds."""
+
+    n: int
+    mean: float
+    deviation: float  # NaN for a single value
+
+
+class Paired(NamedTuple):
+    """Method minus baseline, seed by seed. Negative is better: these are losses."""
+
+    n: int
+    mean: float
+    deviation: float
+    low: float  # 95 % interval by Student's t
+    high: float
+    boot_low: float  # … and by resampling the seeds
+    boot_high: float
+    p: float  # two-sided, of the mean being zero
+    detectable: float  # the smallest true difference that these seeds would have shown four times of five
+
+
+def spread(values: Sequence[float]) -> Spread:
+    deviation = statistics.stdev(values) if len(values) > 1 else math.nan
+    return Spread(len(values), statistics.fmean(values) if values else math.nan, deviation)
+
+
+def paired(method: Sequence[float], baseline: Sequence[float]) -> Paired:
+    """Compare values of the same seeds, in the same order. A single pair has a difference and nothing more."""
+    differences = [m - b for m, b in zip(method, baseline, strict=True)]
+    n, mean, deviation = spread(differences)
+    if n < 2:
+        return Paired(n, mean, deviation, *[math.nan] * 6)
+    from scipy.special import stdtr, stdtrit
+
+    error = deviation / math.sqrt(n)
+    reach = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2))
+    if error == 0:
+        p = 1.0 if mean == 0 else 0.0
+    else:
+        p = 2 * float(stdtr(n - 1, -abs(mean) / error))
+    detectable = (reach + float(stdtrit(n - 1, POWER))) * error
+    return Paired(n, mean, deviation, mean - reach * error, mean + reach * error, *bootstrap(differences), p, detectable)
+
+
+def bootstrap(differences: Sequence[float]) -> tuple[float, float]:
+    """The percentile interval of the mean; always the same for the same values."""
+    source = random.Random(0)
+    n = len(differences)
+    means = sorted(statistics.fmean(source.choices(differences, k=n)) for _ in range(RESAMPLES))
+    tail = (1 - CONFIDENCE) / 2
+    return means[math.floor(tail * RESAMPLES)], means[math.ceil((1 - tail) * RESAMPLES) - 1]
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """p-values corrected for having asked several questions (Holm 1979); NaN is not a question."""
+    asked = sorted((p, i) for i, p in enumerate(values) if not math.isnan(p))
+    corrected = list(values)
+    largest = 0.0
+    for rank, (p, i) in enumerate(asked):
+        largest = max(largest, min(1.0, (len(asked) - rank) * p))
+        corrected[i] = largest
+    return corrected

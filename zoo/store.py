@@ -1,0 +1,124 @@
+"""The store of a bench: one line a run in `results.jsonl`, only ever appended to."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import ZooError
+
+FILE = "results.jsonl"
+Point = tuple[int, int, float, float]  # step, tokens, seconds, validation loss
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run, with everything needed to run it again."""
+
+    key: str  # the configuration's hash
+    arm: str  # … without seed and learning rate
+    name: str  # method or combination; "baseline" without one
+    match: str  # "method", or how the baseline was matched
+    host: str
+    seed: int
+    lr: float
+    lr_factor: float
+    status: str
+    causal: bool
+    parameters: int
+    flops: float  # of a token
+    off_by: float
+    steps: int
+    tokens: int
+    valid_loss: float | None
+    test_loss: float | None
+    bits_per_byte: float | None
+    accuracy: float | None
+    tokens_per_second: float
+    peak_memory: int
+    seconds: float
+    blew_up: str
+    alarm: str
+    curve: list[Point]
+    probes: dict[str, Any]
+    baselines: dict[str, str]  # of a method: how matched → the arm
+    unigram_entropy: float
+    corpus: str
+    config: str
+    versions: dict[str, Any]
+    stamps: dict[str, Any]
+
+    @property
+    def loss(self) -> float:
+        """What arms are compared by: the test split's loss, the validation split's where there is no test split."""
+        value = self.valid_loss if self.test_loss is None else self.test_loss
+        return math.nan if value is None else value
+
+
+class Store:
+    """A folder with results and the runs they came from."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def read(self) -> dict[str, Result]:
+        """Every run by its key; a later line of the same run replaces an earlier one, a torn last line is passed over."""
+        return read_results(self.folder / FILE)
+
+    def append(self, result: Result) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / FILE).open("a+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0, os.SEEK_END)
+            if file.tell():
+                file.seek(file.tell() - 1)
+                if file.read(1) != "\n":
+                    file.write("\n")  # a line that was cut off stays alone
+            file.write(json.dumps(asdict(result), allow_nan=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def read_results(file: Path) -> dict[str, Result]:
+    if not file.exists():
+        return {}
+    known = {entry.name for entry in fields(Result)}
+    found = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if known <= row.keys():
+            result = Result(**{name: row[name] for name in known})
+            found[result.key] = result
+    return found
+
+
+def merged(folders: Iterable[Path]) -> list[Result]:
+    """The results of several stores; the same run in two of them counts once."""
+    found: dict[str, Result] = {}
+    for folder in folders:
+        file = folder / FILE if folder.is_dir() else folder
+        if not file.exists():
+            raise ZooError(f"{folder} has no {FILE}: name the folder of a bench")
+        found |= read_results(file)
+    if not found:
+        raise ZooError("there is no result yet: run zoo-bench first")
+    return list(found.values())
+
+
+def best_factor(results: Sequence[Result]) -> float | None:
+    """The learning rate that an arm uses: the best on the validation split among those tried on its first seed."""
+    first = min((r.seed for r in results), default=None)
+    tried = [(r.valid_loss, r.lr_factor) for r in results if r.seed == first and r.valid_loss is not None]
+    tried = [(loss, factor) for loss, factor in tried if math.isfinite(loss)]
+    if tried:
+        return min(tried)[1]
+    return min((r.lr_factor for r in results if r.seed == first), default=None)

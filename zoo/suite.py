@@ -1,0 +1,34 @@
+"""A suite: which methods are judged, where, how often, against what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import gin
+
+from zoo.errors import ConfigError
+
+Host = Literal["sequential", "parallel"]
+Matched = Literal["none", "parameters", "flops", "tokens"]
+
+
+@gin.register("suite", module="zoo")
+@dataclass(frozen=True)
+class Suite:
+    """What a bench runs; size, corpus, tokens and the rest of the file hold for every arm."""
+
+    methods: tuple[str, ...] = ()  # names of Gin files; a combination joins them with +
+    hosts: tuple[Host, ...] = ("sequential",)
+    seeds: int = 3  # 1, 2, … for every arm
+    lrs: tuple[float, ...] = (1.0,)  # multiples of train.lr tried for every arm, on its first seed
+    baselines: tuple[Matched, ...] = ("none", "parameters", "flops")  # tokens: as many FLOPs by training longer
+    twins: tuple[tuple[str, str], ...] = ()  # methods that are the same function: their difference is noise
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise ConfigError(f"suite.seeds = {self.seeds} must be at least 1")
+        if not self.lrs or min(self.lrs) <= 0:
+            raise ConfigError(f"suite.lrs = {self.lrs} must be positive multiples of train.lr, at least one")
+        if not self.hosts:
+            raise ConfigError('suite.hosts must name "sequential", "parallel" or both')
