@@ -18,6 +18,7 @@ from zoo.generate import Decoder, Sampling, generate, state_bag
 from zoo.history import History
 from zoo.model import LanguageModel
 from zoo.plugins import settings
+from zoo.replay import attention_again, layers_again
 from zoo.state import Kept, State
 
 LENGTH = 11
@@ -174,7 +175,22 @@ class Wide(Residual):
         return stream.flip(2) + branch[:, :, None]
 
 
-@pytest.mark.parametrize("residual", [Separate, Wide])
+class Twice(Residual):
+    """The layers below, run again several times on several inputs."""
+
+    reads = frozenset({"scores", "blocks"})
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+
+    def write(self, site: Site, stream: Tensor, branch: Tensor, history: History) -> Tensor:
+        if not history.blocks:
+            return stream + branch
+        runs = [layers_again(history, stream), layers_again(history, -branch), attention_again(history, branch)]
+        return stream + branch + sum(torch.stack(run).mean(dim=0) for run in runs)
+
+
+@pytest.mark.parametrize("residual", [Separate, Wide, Twice])
 def test_decodes_what_a_plugin_may_do(residual: type[Residual]) -> None:
     score, mixing = factory("score_mixing", "v4_m1e"), factory("temporal_mixing", "wr_8_2")
     assert_decodes(random_model(depth=3, residual=residual, score_mixing=score, temporal_mixing=mixing), PLANS[:3])

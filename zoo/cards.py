@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zoo import plugins
 from zoo.errors import ConfigError, PluginError, ZooError
 from zoo.gin_files import Reader
-from zoo.gin_values import describe as in_words
-from zoo.gin_values import render
+from zoo.gin_values import describe as in_words, render
 from zoo.plugins import REQUIRED, Loaded, Setting
 
 if TYPE_CHECKING:

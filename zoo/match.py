@@ -30,7 +30,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from zoo import scores
-from zoo.errors import ZooError
+from zoo.errors import PluginError, ZooError
 from zoo.extension import ScoreMixing
 from zoo.model import LanguageModel
 from zoo.plugins import SLOTS
@@ -99,7 +99,7 @@ def _counted(build: Build, run: Callable[[LanguageModel], Counter]) -> tuple[Lan
     try:
         built = skeleton(build)
         return built, run(built)
-    except (RuntimeError, NotImplementedError):  # a method that looks at values: count while really computing
+    except (RuntimeError, NotImplementedError):  # a method that looks at values: count while it really computes
         built = build()
         return built, run(built)
 
@@ -109,12 +109,12 @@ def skeleton(build: Build) -> LanguageModel:
     try:
         with torch.device("meta"):
             return build()
-    except (RuntimeError, NotImplementedError):
+    except (RuntimeError, NotImplementedError, PluginError):  # a constructor that looks at values
         return build().to("meta")
 
 
 def _step(built: LanguageModel, length: int) -> Counter:
-    """The products of a training step. The gradient of the logits stands for the loss, whose own has no product in it."""
+    """The products of a training step. A gradient of the logits stands for the loss, in which there is no product."""
     with counting(built) as counter:
         logits = built(_tokens(built, length))
         torch.autograd.backward(logits, torch.ones_like(logits))
@@ -136,7 +136,7 @@ def _tokens(built: LanguageModel, length: int) -> Tensor:
 
 
 class Counter(FlopCounterMode):
-    """Torch's counter, which also knows products in place and the CPU's fused attention, and keeps apart what is made again."""
+    """Torch's counter, which also knows products in place and the CPU's attention, and what of it is made again."""
 
     def __init__(self) -> None:
         aten = torch.ops.aten
@@ -159,7 +159,8 @@ class Counter(FlopCounterMode):
 
     def parts(self) -> list[float]:
         """What each layer of a forward pass added, and what came after the last."""
-        return [float(after - before) for before, after in zip(self.marks, [*self.marks[1:], self.total()], strict=True)]
+        ends = [*self.marks[1:], self.total()]
+        return [float(end - start) for start, end in zip(self.marks, ends, strict=True)]
 
     def add(self, what: str, flops: int) -> None:
         for name in self.mod_tracker.parents:
@@ -240,10 +241,14 @@ class _FusedAttention(TorchFunctionMode):
         self.counter = counter
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func is F.scaled_dot_product_attention:
-            return _Attention.apply(self.counter, kwargs.get("is_causal", False), *args[:3])
-        return func(*args, **kwargs)
+        called = self._attend if func is F.scaled_dot_product_attention else func
+        return called(*args, **(kwargs or {}))
+
+    def _attend(
+        self, query: Tensor, key: Tensor, value: Tensor, attn_mask: object = None, dropout_p: float = 0.0,
+        is_causal: bool = False, **_: object
+    ) -> Any:  # fmt: skip
+        return _Attention.apply(self.counter, is_causal, query, key, value)
 
 
 class _Attention(torch.autograd.Function):
@@ -267,7 +272,7 @@ class _Attention(torch.autograd.Function):
 
 
 def _to_the_diagonal(count: Callable[[], list[float]], length: int) -> list[float]:
-    """What `count` would be in blocks of a single row: linear in the number of pairs, so two sizes of block tell the line."""
+    """What `count` would be in blocks of one row: linear in the number of pairs, so two sizes of block tell it."""
     if length == 1:
         return count()
     half = (length + 1) // 2

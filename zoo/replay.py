@@ -46,6 +46,8 @@ def joined_values(blocks: tuple[Block, ...], x: Tensor, state: State | None) -> 
     if any(block.temporal_mixing.site == "attention_input" for block in blocks):
         return [block.attention.values(block.mixed_input(x, state), state) for block in blocks]
     normed = rms_norm(x, None, blocks[0].attention_norm.eps)
+    if x.size(0) * x.size(1) < blocks[0].attention.value_weight().size(0):  # a few tokens: rather weight them
+        return [block.attention.values(normed * block.attention_norm.gain, state) for block in blocks]
     weights = [block.attention.value_weight() * block.attention_norm.gain for block in blocks]
     heads = F.linear(normed, torch.cat(weights)).unflatten(-1, (-1, blocks[0].attention.head_dim))
     parts = heads.transpose(1, 2).chunk(len(blocks), dim=1)  # (B, Hkv, T, d) each

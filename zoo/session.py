@@ -136,3 +136,12 @@ def load(session: Session, kept: dict[str, Any]) -> None:
     own = kept["ranks"][session.ranks.rank]
     session.reader.load_state_dict(own["reader"])
     randomness.set_random_state(own["random"])
+
+
+def __getattr__(name: str) -> Any:
+    """`start` lives in zoo.start, which imports this module; those who look for it here still find it."""
+    if name == "start":
+        from zoo import start as module
+
+        return module.start
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

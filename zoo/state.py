@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -48,13 +49,16 @@ class State:
     def __init__(self, bag: IncrementalStateBag, scope: Scope = ()) -> None:
         self.bag = bag
         self.scope = scope
+        self._entered: Counter[int] = Counter()  # in this pass
 
     @property
     def start(self) -> int:
         return self.bag.step_nr
 
     def inside(self, scope: int) -> State:
-        return State(self.bag, (*self.scope, scope))
+        """What is kept for one run apart from others; the second time that a pass asks for a scope, it gets another one."""
+        self._entered[scope] += 1
+        return State(self.bag, (*self.scope, scope, self._entered[scope]))
 
     def get(self, owner: nn.Module, name: str) -> Tensor | None:
         """What `owner` kept under `name`, or None in the first pass."""

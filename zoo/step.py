@@ -58,9 +58,9 @@ def train_step(session: Session) -> None:
         _skip(session, batches, random_states)
     session.optimizer.zero_grad(set_to_none=True)
     _count(session, time.perf_counter() - began)
+    session.bar.step(state.step, loss, session.window_tokens / session.window_seconds)
     if state.step % settings.log_every == 0 or state.step == session.steps:
         _log(session, lr, norm)
-    session.bar.step(state.step, loss, session.window_tokens / max(session.window_seconds, 1e-9))
 
 
 def backward(session: Session, batches: list[tuple[Tensor, Tensor]]) -> tuple[list[Any], float]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from zoo.errors import ZooError, nearest
 from zoo.testing import cost as costs
-from zoo.testing.properties import PROPERTIES, Property, examine
+from zoo.testing.examination import PROPERTIES, Property, examine
 from zoo.testing.report import Cost, Report, Result
 from zoo.testing.subject import Subject, subject as find
 

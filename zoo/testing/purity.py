@@ -142,11 +142,10 @@ def layout(subject: Subject, case: Case) -> Told | None:
 
 
 def _scattered(value: Any) -> Any:
-    """The same numbers, each with a gap behind it."""
+    """The same numbers, each row of them with a gap behind it."""
     if isinstance(value, Tensor) and value.dim():
-        wide = value.new_zeros(*value.shape, 2)
-        wide[..., 0] = value
-        return wide[..., 0]
+        wide = torch.nn.functional.pad(value, (0, 1))
+        return wide[..., :-1]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(_scattered, value))
     return value

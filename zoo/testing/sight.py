@@ -89,7 +89,7 @@ def _by_cutting(built: LanguageModel, inputs: Tensor) -> Broken | None:
         for t in range(length):
             if difference(alone[:, t], whole[:, t]) > EXACT:
                 return Broken(
-                    f"token {t} knows how many tokens follow: its logits in a sequence of {length} are not those in one"
+                    f"token {t} sees what follows: its logits in a sequence of {length} are not those in one"
                     f" of {inputs.size(1)}"
                 )
     return None

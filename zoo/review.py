@@ -1,0 +1,58 @@
+"""What TensorBoard shows beyond scalars: the learned quantities of all layers in one figure each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+    from matplotlib.figure import Figure
+
+Layers = Mapping[int, "torch.Tensor"]  # layer, from 1 → value
+
+
+def probe_figures(probes: Mapping[str, Layers]) -> Iterator[tuple[str, Figure]]:
+    """For each probe its weight against the layer: points for numbers, a map for a few elements, a range for many."""
+    from matplotlib.figure import Figure
+
+    for name, layers in probes.items():
+        values = {layer: value.detach().float().cpu().flatten() for layer, value in layers.items()}
+        figure = Figure(figsize=(6, 3.6), layout="constrained")
+        axes = figure.add_subplot()
+        longest = max(value.numel() for value in values.values())
+        if longest == 1:
+            axes.plot(list(values), [value.item() for value in values.values()], "o-")
+            axes.set_ylabel(name)
+        elif longest <= FEW:
+            grid = [[float("nan")] * longest for _ in values]
+            for row, value in zip(grid, values.values(), strict=True):
+                row[: value.numel()] = value.tolist()
+            drawn = axes.imshow(grid, aspect="auto", origin="lower", cmap="viridis")
+            axes.set_xticks(range(longest), range(1, longest + 1))
+            axes.set_yticks(range(len(values)), list(values))
+            axes.set_xlabel("element")
+            figure.colorbar(drawn, label=name)
+        else:
+            axes.plot(list(values), [value.mean().item() for value in values.values()], "o-", label="mean")
+            low, high = ([getattr(value, end)().item() for value in values.values()] for end in ("min", "max"))
+            axes.fill_between(list(values), low, high, alpha=0.2, label="least to largest")
+            axes.set_ylabel(name)
+            axes.legend()
+        if longest == 1 or longest > FEW:
+            axes.set_xlabel("layer")
+            axes.set_xticks(list(values))
+        else:
+            axes.set_ylabel("layer")
+        axes.set_title(f"{name} at the last step", fontsize=10)
+        yield name, figure
+
+
+FEW = 32  # elements that are worth looking at one by one
+
+
+def elements(value: torch.Tensor) -> list[float] | float:
+    """A probe as it stands in files: a number, the elements of a short vector, or the mean of a long one."""
+    if value.numel() == 1:
+        return float(value)
+    return [float(x) for x in value.flatten()] if value.numel() <= FEW else float(value.float().mean())
