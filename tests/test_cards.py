@@ -82,7 +82,7 @@ def test_a_card_of_a_method_as_logged_says_what_is_wrong_and_what_to_use() -> No
         wrong = card(id).sections.get("What is wrong with it", "")
         assert bool(wrong) == id.endswith("_log"), id
         if wrong:
-            (instead,) = re.findall(r"Use (\w+)", wrong)
+            (instead,) = re.findall(r"Use\s+(\w+)", wrong)
             assert instead in OURS and not instead.endswith("_log")
 
 

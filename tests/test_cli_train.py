@@ -112,7 +112,7 @@ def test_a_mistake_is_a_sentence_and_no_traceback(
 
 
 def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def broken(*given: Any) -> None:
+    def broken(*given: Any, **wanted: Any) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr("zoo.train.run", broken)

@@ -110,6 +110,15 @@ def test_decodes_with_normed_queries_and_keys() -> None:
     assert_decodes(random_model(depth=2, qk_norm=True, num_kv_heads=2))
 
 
+@pytest.mark.parametrize("method", ["v3_m1", "v4_m1", "v4_m1a", "v4_m1c", "v4_m1e", "wr_7_2", "wr_9", "wr_attend"])
+@torch.no_grad()
+def test_decodes_chunks_longer_than_the_blocks_of_rows(method: str) -> None:
+    (slot,) = (slot for slot, known in DECODED if known == method)
+    built = random_model(depth=2, max_length=150, num_kv_heads=2, **{slot: factory(slot, method)}).eval()
+    inputs = tokens(1, 150)
+    assert_close(decode(built, inputs, [7, 140, 1, 2]), built(inputs))
+
+
 # --- several together
 
 

@@ -245,6 +245,8 @@ def test_the_projects_gin_folder_in_a_checkout_and_in_a_wheel(tmp_path: Path) ->
 
 
 def test_states_are_remembered_until_the_code_changes(site: Site, tmp_path: Path) -> None:
+    import zoo.model  # noqa: F401  # what it pulls in adds a folder of its own to sys.path, once
+
     count = f"import pathlib; pathlib.Path({str(tmp_path / 'count')!r}).open('a').write('x')\n"
     site.install("a-method", {"residual": {"fine": "pack:build"}}, {"pack/__init__.py": count + FINE})
 
@@ -304,7 +306,10 @@ def test_the_list(site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: p
     assert cli.main([]) == 0
     out, err = capsys.readouterr()
     header, fine, bad, *_ = out.splitlines()
-    assert header.split() == ["id", "slot", "distribution", "version", "origin", "Gin", "file", "card", "state"]
+    assert header.split() == ["id", "slot", "distribution", "version", "origin", "Gin", "file", "card"] + [
+        "parameters",
+        "state",
+    ]
     assert fine.split() == [
         "fine",
         "residual",
@@ -313,9 +318,10 @@ def test_the_list(site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: p
         "pack/m.py",
         "pack/gin/fine.gin",
         "pack/cards/fine.md",
+        "-",  # what this one builds is no extension
         "ok",
     ]
-    assert bad.split(maxsplit=7)[-1] == "broken: ModuleNotFoundError: No module named 'no_such_thing'"
+    assert bad.split(maxsplit=8)[-1] == "broken: ModuleNotFoundError: No module named 'no_such_thing'"
     assert header.index("state") == fine.index("ok") == bad.index("broken")
     assert "noise" in err
 

@@ -51,13 +51,13 @@ def test_what_is_not_finite_is_null_so_that_every_line_is_json(tmp_path: Path) -
     assert lines[1]["probes"] == {"gate": {"1": None}}
 
 
-def test_probes_are_numbers_of_each_layer_vectors_by_their_mean(tmp_path: Path) -> None:
+def test_probes_are_numbers_of_each_layer_and_elements_of_short_vectors(tmp_path: Path) -> None:
     kept = Records(tmp_path)
     kept.probes(4, PROBES)
     kept.histograms(4, PROBES)
     kept.close()
     (row,) = records.read(tmp_path, "probes")
-    assert row == {"kind": "probes", "step": 4, "probes": {"gate": {"1": 0.5, "2": 1.5}, "skip": {"2": 3.0}}}
+    assert row == {"kind": "probes", "step": 4, "probes": {"gate": {"1": 0.5, "2": 1.5}, "skip": {"2": [1.0, 2.0, 6.0]}}}
     assert scalars(tmp_path, "probes/gate/layer_02") == [(4, 1.5)]
     (histogram,) = accumulated(tmp_path).Histograms("probes/skip/layer_02")
     assert (histogram.histogram_value.num, histogram.histogram_value.sum) == (3, 9.0)
@@ -78,7 +78,7 @@ def test_all_layers_of_a_probe_share_one_chart(tmp_path: Path) -> None:
     (event,) = found.Tensors("custom_scalars__config__")
     layout = layout_pb2.Layout.FromString(tensor_util.make_ndarray(event.tensor_proto).item())
     charts = {chart.title: list(chart.multiline.tag) for category in layout.category for chart in category.chart}
-    assert charts.keys() == {"loss", "gate", "skip"}
+    assert charts.keys() == {"loss", "gate", "skip, layer 2"}
     (pattern,) = charts["gate"]
     assert [tag for tag in found.Tags()["scalars"] if re.match(pattern, tag)] == [
         "probes/gate/layer_01",

@@ -2,9 +2,9 @@
 
     tools/run python tools/bench_decode.py [METHOD…] [--lengths 128 512 2048]
 
-A token is made behind a text of each length: with the state from the last token alone, without it from the whole text. The
-second table shows how the baseline's time for a token grows with the length, beside that of its attention alone, which must read
-every key and value.
+A token is made behind a text of each length: with the state from the last token alone, without it from the whole text.
+The last table shows how the baseline's time for a token grows with the length, beside that of its attention alone,
+which must read every key and value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from measure import Measured, Step, compare
 DEPTH, WIDTH, HEADS, FFN, VOCAB = 8, 256, 8, 688, 8192
 SLOTS = ("residual", "score_mixing", "temporal_mixing")
 BASELINE = "baseline"
-METHODS = ["v1_m3", "v3_m1", "v3_m4_2", "v4_m1", "v4_m1e", "wr_8_2", "wr_7_2", "wr_9", "wr_attend"]
+METHODS = ["v3_m1", "v3_m4_2", "v4_m1", "v4_m1e", "wr_8_2", "wr_9", "wr_attend"]
 
 
 def build(method: str, length: int) -> Any:

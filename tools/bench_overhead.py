@@ -23,7 +23,7 @@ def zoo_loop() -> Step:
 
     from zoo import config, folder
     from zoo.ranks import join
-    from zoo.session import start
+    from zoo.start import start
     from zoo.step import train_step
 
     loaded = config.load([], SETTINGS)

@@ -190,7 +190,7 @@ def collect(job: Job, folder: Path) -> Result:
         peak_memory=found.peak_memory,
         seconds=found.seconds,
         blew_up=found.blew_up,
-        alarm=getattr(found, "alarm", ""),
+        alarm=found.alarm,
         curve=[(s, t, 0.0 if math.isnan(x) else x, y) for s, t, x, y in curve],
         probes=found.probes,
         baselines=dict(arm.baselines),

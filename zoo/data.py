@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 LIMIT = 1 << 20  # for the vocabulary, a block, a batch
 TOKENS_AT_ONCE = 8192  # in evaluation
+SAMPLE = 200_000  # tokens that are enough to see how well a text compresses
 IGNORE = -100  # as a target: nothing to predict
 PREFETCH = 2  # batches made while the model works
 
@@ -128,6 +129,13 @@ class Data:
         """How many bytes those are in UTF-8: bits per byte = the sum of −ln p / ln 2 / this."""
         self._stream(split)
         return self._bytes[split]
+
+    def compressed_bits(self, split: str) -> float:
+        """Bits per byte that a general compressor needs for (the beginning of) a split."""
+        import lzma
+
+        text = b"".join(self.tokenizer.pieces[token] for token in self._stream(split)[:SAMPLE])
+        return 8 * len(lzma.compress(text)) / max(1, len(text))
 
     def unigram_entropy(self, split: str) -> float:
         """Nats a token of a split if each came with its frequency in train (add-one): what a model must beat."""

@@ -21,7 +21,7 @@ def _compiling() -> bool:
 def _with_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     """The tensors in the type that autocast wants for a matrix product; as they are without autocast."""
     kind = tensors[0].device.type
-    if torch.is_autocast_enabled(kind):
+    if kind != "meta" and torch.is_autocast_enabled(kind):
         return tuple(t.to(torch.get_autocast_dtype(kind)) for t in tensors)
     return tensors
 

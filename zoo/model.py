@@ -123,6 +123,13 @@ class LanguageModel(CausalLM):
     def extensions(self) -> Iterator[Extension]:
         return (module for module in self.modules() if isinstance(module, Extension))
 
+    def part(self, slot: str) -> Extension:
+        """The first layer's extension in a slot."""
+        block = self.layers[0]
+        found = block.attention.score_mixing if slot == "score_mixing" else getattr(block, slot)
+        assert isinstance(found, Extension)
+        return found
+
     def num_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())
 
@@ -238,7 +245,7 @@ def _build(slot: str, kind: type[Extension], factory: Callable[..., Extension] |
     if factory is None:
         return kind()
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(_seed_of(seed, f"{slot}.{layer.index}"))
+        torch.default_generator.manual_seed(_seed_of(seed, f"{slot}.{layer.index}"))  # torch.manual_seed is slow
         built = factory(layer)
     if not isinstance(built, kind):
         raise ConfigError(f"model.{slot}: the method built a {type(built).__name__}, not a {kind.__name__}")

@@ -20,25 +20,46 @@ from zoo import plugins
 from zoo.plugins import Found, Registry
 
 
+class Seen(NamedTuple):
+    """What importing and building a plugin showed."""
+
+    problem: str | None
+    adds: int | None  # parameters at size `base`
+
+
 class State(NamedTuple):
     found: Found
     problem: str | None  # None: it can be used
+    adds: int | None
 
 
 def states(registry: Registry, fresh: bool = False) -> list[State]:
     """The state of every plugin; `fresh` imports them all, whatever is remembered."""
     evidence = _evidence(registry)
     remembered = {} if fresh else _recall(evidence)
-    result, problems = [], {}
+    result, seen = [], {}
     for found in registry.found:
         key = f"{found.name} {found.source} {found.value}"
         if key not in remembered:
             with contextlib.redirect_stdout(sys.stderr):  # a plugin that prints does not print into the list
-                remembered[key] = plugins.load(found).error
-        problems[key] = remembered[key]
-        result.append(State(found, registry.conflict(found.id) or problems[key]))
-    _remember(evidence, problems)
+                remembered[key] = _see(found)
+        seen[key] = remembered[key]
+        result.append(State(found, registry.conflict(found.id) or seen[key].problem, seen[key].adds))
+    _remember(evidence, seen)
     return result
+
+
+def _see(found: Found) -> Seen:
+    loaded = plugins.load(found)
+    if loaded.error:
+        return Seen(loaded.error, None)
+    from zoo import cards, match
+
+    try:
+        base = cards.size("base")
+        return Seen(None, match.parameters(base.build(loaded)) - match.parameters(base.build()))
+    except Exception:  # it imports, but not at this size: zoo-plugins check tells more
+        return Seen(None, None)
 
 
 def _evidence(registry: Registry) -> str:
@@ -72,17 +93,20 @@ def _memory() -> Path:
     return Path(cache, "zoo", f"plugins-{hashlib.sha256(sys.prefix.encode()).hexdigest()[:12]}.json")
 
 
-def _recall(evidence: str) -> dict[str, str | None]:
+def _recall(evidence: str) -> dict[str, Seen]:
     try:
         memory = json.loads(_memory().read_text("utf-8"))
-        problems = memory["problems"] if memory["evidence"] == evidence else {}
-        return {str(key): None if problem is None else str(problem) for key, problem in problems.items()}
+        seen = memory["seen"] if memory["evidence"] == evidence else {}
+        return {
+            str(key): Seen(None if problem is None else str(problem), None if adds is None else int(adds))
+            for key, (problem, adds) in seen.items()
+        }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none yet, or not ours
         return {}
 
 
-def _remember(evidence: str, problems: dict[str, str | None]) -> None:
-    text = json.dumps({"evidence": evidence, "problems": problems}, indent=1)
+def _remember(evidence: str, seen: dict[str, Seen]) -> None:
+    text = json.dumps({"evidence": evidence, "seen": seen}, indent=1)
     memory = _memory()
     with contextlib.suppress(OSError):  # a home that cannot be written costs time, nothing else
         if memory.is_file() and memory.read_text("utf-8") == text:

@@ -54,14 +54,29 @@ class Records:
 
     def probes(self, step: int, probes: Probes) -> None:
         """Write what the layers have learned, a number a layer."""
-        means = probe_means(probes)
-        if not means:
+        learned = probe_values(probes)
+        if not learned:
             return
-        by_layer = {name: {str(layer): _json(mean) for layer, mean in layers.items()} for name, layers in means.items()}
+        by_layer = {name: {str(n): _json(value) for n, value in layers.items()} for name, layers in learned.items()}
         self._line("probes", step, {"probes": by_layer})
-        self._events.scalars(
-            {_tag(name, layer): mean for name, layers in means.items() for layer, mean in layers.items()}, step
-        )
+        numbers = {}
+        for name, layers in learned.items():
+            for layer, value in layers.items():
+                if isinstance(value, list):
+                    numbers |= {f"{_tag(name, layer)}/{i:02d}": each for i, each in enumerate(value, start=1)}
+                else:
+                    numbers[_tag(name, layer)] = value
+        self._events.scalars(numbers, step)
+
+    def figures(self, step: int, probes: Probes) -> None:
+        """Draw each learned quantity against the layer."""
+        from torch.utils.tensorboard._utils import figure_to_image
+        from torch.utils.tensorboard.summary import image
+
+        from zoo.review import probe_figures
+
+        for name, figure in probe_figures(probes):
+            self._events.summary(image(f"probes/{name}", figure_to_image(figure), dataformats="CHW"), step)
 
     def histograms(self, step: int, probes: Probes) -> None:
         """Write how the elements of vectors lie."""
@@ -124,17 +139,25 @@ def _cut_back(folder: Path, marks: Mapping[str, int]) -> None:
             os.truncate(file, marks[file.name])
 
 
-def probe_means(probes: Probes) -> dict[str, dict[int, float]]:
-    """One number a probe and layer: its value, or the mean of its elements."""
+FEW = 32  # elements of a vector that are worth watching one by one
+
+
+def probe_values(probes: Probes) -> dict[str, dict[int, float | list[float]]]:
+    """What stands in files of a probe and layer: a number, the elements of a short vector, the mean of a long one."""
     import torch
 
     places = [(name, layer) for name, layers in probes.items() for layer in layers]
-    means: dict[str, dict[int, float]] = {name: {} for name, _ in places}
-    if places:  # brought over from the device all at once
-        values = torch.stack([probes[name][layer].float().mean() for name, layer in places]).tolist()
-        for (name, layer), value in zip(places, values, strict=True):
-            means[name][layer] = value
-    return means
+    found: dict[str, dict[int, float | list[float]]] = {name: {} for name, _ in places}
+    if not places:
+        return found
+    parts = [probes[name][layer].float().flatten() for name, layer in places]
+    parts = [part if part.numel() <= FEW else part.mean()[None] for part in parts]
+    numbers = iter(torch.cat(parts).tolist())  # brought over from the device all at once
+    for (name, layer), part in zip(places, parts, strict=True):
+        values = [next(numbers) for _ in range(part.numel())]
+        is_number = len(values) == 1 and (probes[name][layer].dim() == 0 or probes[name][layer].numel() > FEW)
+        found[name][layer] = values[0] if is_number else values
+    return found
 
 
 def _tag(name: str, layer: int) -> str:
@@ -143,7 +166,13 @@ def _tag(name: str, layer: int) -> str:
 
 def _layout(probes: Probes) -> dict[str, dict[str, list[Any]]]:
     """Charts of the custom-scalars tab: training beside validation, and all layers of a probe together."""
-    charts = {name: ["Multiline", [f"probes/{re.escape(name)}/layer_"]] for name, layers in probes.items() if layers}
+    charts = {}
+    for name, layers in probes.items():
+        for layer, value in layers.items():
+            if value.dim() and value.numel() <= FEW:  # the elements of a layer together
+                charts[f"{name}, layer {layer}"] = ["Multiline", [f"{re.escape(_tag(name, layer))}/"]]
+            else:  # the layers together
+                charts[name] = ["Multiline", [f"probes/{re.escape(name)}/layer_"]]
     layout: dict[str, dict[str, list[Any]]] = {"loss": {"loss": ["Multiline", ["train/loss", "valid/loss"]]}}
     return layout | ({"probes": charts} if charts else {})
 
@@ -164,5 +193,7 @@ def hyper_parameters(configuration: str) -> dict[str, float | int | str | bool]:
     return parameters
 
 
-def _json(value: float | int | str) -> float | int | str | None:
+def _json(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_json(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

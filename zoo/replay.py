@@ -42,7 +42,7 @@ def _again(replay: Callable[..., Tensor], history: History, x: Tensor, checkpoin
 
 
 def joined_values(blocks: tuple[Block, ...], x: Tensor, state: State | None) -> list[Tensor]:
-    """Values of all blocks on one input. They share the normalised x, and the norms' gains go into one large product."""
+    """Values of all blocks on one input. They share the normalised x; the norms' gains go into one large product."""
     if any(block.temporal_mixing.site == "attention_input" for block in blocks):
         return [block.attention.values(block.mixed_input(x, state), state) for block in blocks]
     normed = rms_norm(x, None, blocks[0].attention_norm.eps)

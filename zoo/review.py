@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from zoo.records import FEW
+
 if TYPE_CHECKING:
     import torch
     from matplotlib.figure import Figure
@@ -17,6 +19,8 @@ def probe_figures(probes: Mapping[str, Layers]) -> Iterator[tuple[str, Figure]]:
     from matplotlib.figure import Figure
 
     for name, layers in probes.items():
+        if not all(bool(value.isfinite().all()) for value in layers.values()):
+            continue
         values = {layer: value.detach().float().cpu().flatten() for layer, value in layers.items()}
         figure = Figure(figsize=(6, 3.6), layout="constrained")
         axes = figure.add_subplot()
@@ -46,13 +50,3 @@ def probe_figures(probes: Mapping[str, Layers]) -> Iterator[tuple[str, Figure]]:
             axes.set_ylabel("layer")
         axes.set_title(f"{name} at the last step", fontsize=10)
         yield name, figure
-
-
-FEW = 32  # elements that are worth looking at one by one
-
-
-def elements(value: torch.Tensor) -> list[float] | float:
-    """A probe as it stands in files: a number, the elements of a short vector, or the mean of a long one."""
-    if value.numel() == 1:
-        return float(value)
-    return [float(x) for x in value.flatten()] if value.numel() <= FEW else float(value.float().mean())

@@ -39,6 +39,7 @@ class State:
     since_best: int = 0  # validations
     skipped: int = 0
     skipped_in_a_row: int = 0
+    alarm: str = ""  # why a validation was too good to be true
     blew_up: str = ""  # where the first non-finite number of the last skipped steps stood
     train_loss: float = math.nan  # as last logged
     window_loss: float = 0.0  # the sum over the steps since then
@@ -136,12 +137,3 @@ def load(session: Session, kept: dict[str, Any]) -> None:
     own = kept["ranks"][session.ranks.rank]
     session.reader.load_state_dict(own["reader"])
     randomness.set_random_state(own["random"])
-
-
-def __getattr__(name: str) -> Any:
-    """`start` lives in zoo.start, which imports this module; those who look for it here still find it."""
-    if name == "start":
-        from zoo import start as module
-
-        return module.start
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo import checkpoint, folder as run_folder, randomness
+from zoo.errors import RunError
 from zoo.progress import progress
 from zoo.records import Records
 from zoo.session import Session, load
@@ -28,11 +29,14 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def start(config: Config, settings: Settings, ranks: Ranks, folder: Path, show: bool) -> Iterator[Session]:
+def start(
+    config: Config, settings: Settings, ranks: Ranks, folder: Path, show: bool, allow_leak: bool = False
+) -> Iterator[Session]:
     """Build everything, check the folder, and go back to its last checkpoint if there is one."""
     began = time.perf_counter()
     _deterministic(ranks.device)
     data, model = _build(config, settings, ranks, folder)
+    notes = _check_declared(config, model, allow_leak)
     kept, messages = _checkpoint(model, ranks, folder / "checkpoints")
     session = _session(settings, ranks, folder, data, model)
     session.began = began
@@ -41,7 +45,7 @@ def start(config: Config, settings: Settings, ranks: Ranks, folder: Path, show: 
         messages.append(f"continuing after step {session.state.step:,} of {session.steps:,}")
     session.bar = progress(session.state.step, session.steps, show)
     messages += ranks.on_first(lambda: _describe(config, session))
-    for message in dict.fromkeys((*config.warnings, *config.unused(), *data.notes, *messages)):
+    for message in dict.fromkeys((*config.warnings, *config.unused(), *data.notes, *notes, *messages)):
         session.bar.say(message)
     ranks.on_first(lambda: _open_records(config, session, kept))
     try:
@@ -50,6 +54,24 @@ def start(config: Config, settings: Settings, ranks: Ranks, folder: Path, show: 
         if session.records:
             with contextlib.suppress(OSError):
                 session.records.close()
+
+
+def not_causal(config: Config, model: LanguageModel) -> list[str]:
+    """The methods that are declared to let a token see later ones."""
+    return [found.name for found in config.plugins if not model.part(found.slot).causal]
+
+
+def _check_declared(config: Config, model: LanguageModel, allow_leak: bool) -> list[str]:
+    """Refuse a method that leaks by its own word, unless that is wanted; say what else is odd about the others."""
+    leaking = not_causal(config, model)
+    if leaking and not allow_leak:
+        raise RunError(
+            f"{' and '.join(leaking)} lets a token see later ones, so its loss means nothing; with --allow-leak it is"
+            " trained all the same, and the run and every table it appears in say so"
+        )
+    notes = [f"{name} sees later tokens: the figures of this run mean nothing" for name in leaking]
+    drawing = [found.name for found in config.plugins if not model.part(found.slot).deterministic]
+    return notes + [f"{name} draws new random numbers at every pass, also in validation" for name in drawing]
 
 
 def _checkpoint(model: LanguageModel, ranks: Ranks, folder: Path) -> tuple[dict[str, Any] | None, list[str]]:

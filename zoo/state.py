@@ -56,7 +56,7 @@ class State:
         return self.bag.step_nr
 
     def inside(self, scope: int) -> State:
-        """What is kept for one run apart from others; the second time that a pass asks for a scope, it gets another one."""
+        """The state of one run, apart from others; a pass that asks for a scope a second time gets another one."""
         self._entered[scope] += 1
         return State(self.bag, (*self.scope, scope, self._entered[scope]))
 
@@ -72,7 +72,7 @@ class State:
         kept.buffers[key] = value
 
     def append(self, owner: nn.Module, name: str, new: Tensor, dim: int) -> Tensor:
-        """Add `new` along `dim` to what is kept, and return the whole. Room is doubled, so a token costs no copy of the past."""
+        """Add `new` along `dim` to what is kept, and return the whole. Room is doubled: a token copies no past."""
         kept, key = self._kept(owner), (self.scope, name)
         dim = dim % new.dim()
         if key not in kept.buffers:

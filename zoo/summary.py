@@ -43,12 +43,14 @@ class Summary:
     seconds: float  # everything, over all sessions
     skipped_steps: int
     blew_up: str  # where the first non-finite number stood, if there was one
-    probes: dict[str, dict[str, float]]  # name → layer → learned value
+    probes: dict[str, dict[str, float | list[float]]]  # name → layer → learned value, or the elements of a short vector
     corpus: str
     seed: int
     world_size: int
     stamps: dict[str, Any] = field(default_factory=dict)  # started, finished, version, commit
     signal: int = 0  # the one that interrupted it
+    alarm: str = ""  # why its figures are not to be trusted
+    leaks: list[str] = field(default_factory=list)  # methods that are declared to see the future, trained with --allow-leak
 
     @property
     def over(self) -> bool:
@@ -83,11 +85,12 @@ def summarise(config: Config, session: Session, status: Status) -> Summary:
     """The figures of a run as it stands."""
     import zoo
     from zoo.folder import versions
-    from zoo.records import probe_means
+    from zoo.records import probe_values
+    from zoo.start import not_causal
     from zoo.versions import peak_memory
 
     state, ranks, made_with = session.state, session.ranks, versions(session.folder)
-    means = probe_means(session.model.probes())
+    learned = probe_values(session.model.probes())
     return Summary(
         status=status,
         methods=[plugin.name for plugin in config.plugins],
@@ -107,12 +110,14 @@ def summarise(config: Config, session: Session, status: Status) -> Summary:
         seconds=session.seconds(),
         skipped_steps=state.skipped,
         blew_up=state.blew_up,
-        probes={name: {str(layer): value for layer, value in layers.items()} for name, layers in means.items()},
+        probes={name: {str(layer): value for layer, value in layers.items()} for name, layers in learned.items()},
         corpus=made_with["corpus"],
         seed=session.settings.seed,
         world_size=ranks.size,
         stamps={"started": made_with["started"], "ended": now(), "version": zoo.__version__, "git": made_with["git"]},
         signal=session.signal if status == "interrupted" else 0,
+        alarm=state.alarm,
+        leaks=not_causal(config, session.model),
     )
 
 
@@ -130,7 +135,10 @@ def rows(summary: Summary, folder: Path) -> list[tuple[str, str]]:
         else f", best {summary.best_valid_loss:.4f} at step {summary.best_step:,}"
     )
     skipped = f" ({summary.skipped_steps:,} skipped)" if summary.skipped_steps else ""
+    stamps = [("LEAKS", f"{name} sees later tokens: the figures mean nothing") for name in summary.leaks]
+    stamps += [("ALARM", summary.alarm)] if summary.alarm else []
     return [
+        *stamps,
         ("method", " + ".join(summary.methods) or "baseline"),
         ("status", status),
         ("parameters", f"{summary.parameters:,}"),

@@ -83,7 +83,7 @@ class Settings:
         return self.steps if self.tokens is None else max(1, math.ceil(self.tokens / tokens_per_step))
 
 
-def run(config: Config, folder: Path, *, show: bool = True) -> Summary:
+def run(config: Config, folder: Path, *, show: bool = True, allow_leak: bool = False) -> Summary:
     """Train what the configuration says, in this folder: from the beginning, or from where a run there was left.
 
     A run that is over is not touched; its summary is returned. Under torchrun every process calls this.
@@ -98,11 +98,12 @@ def run(config: Config, folder: Path, *, show: bool = True) -> Summary:
         before = ranks.on_first(lambda: summaries.read(folder))
         if before and before.over:
             return before
-        session = stack.enter_context(start(config, settings, ranks, folder, show and ranks.first))
+        session = stack.enter_context(start(config, settings, ranks, folder, show and ranks.first, allow_leak))
         with _disk_errors(config, session):
             with session.stop, session.bar:
                 status = loop(session)
             if session.records and status != "interrupted":
+                session.records.figures(session.state.step, session.model.probes())
                 session.records.end()
             summary = summarise(config, session, status)
             ranks.on_first(lambda: summary.write(folder))

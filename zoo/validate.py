@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from zoo import alarm
 from zoo.step import perplexity
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def validate(session: Session) -> bool:
         state.best, state.best_step, state.since_best = figures["loss"], state.step, 0
     else:
         state.since_best += 1
+    _watch(session)
     with session.recording() as records:
         if records:
             records.row("valid", state.step, figures)
@@ -31,6 +33,19 @@ def validate(session: Session) -> bool:
             records.flush()
     session.bar.say(_line(session))
     return True
+
+
+def _watch(session: Session) -> None:
+    """Raise the alarm, once, when the figures cannot be honest."""
+    state = session.state
+    if state.alarm:
+        return
+    tokens, _ = next(iter(session.data.evaluate("valid")))
+    with session.autocast():
+        leak = alarm.sees_the_future(session.model, tokens.to(session.ranks.device))
+    state.alarm = leak or alarm.too_good(state.valid, session.data)
+    if state.alarm:
+        session.bar.say(f"ALARM at step {state.step:,}: {state.alarm}")
 
 
 @torch.no_grad()

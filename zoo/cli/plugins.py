@@ -13,9 +13,8 @@ from zoo.cli import plugin_commands
 
 if TYPE_CHECKING:
     from zoo.plugin_states import State
-    from zoo.plugins import Setting
 
-COLUMNS = ("id", "slot", "distribution", "version", "origin", "Gin file", "card", "state")
+COLUMNS = ("id", "slot", "distribution", "version", "origin", "Gin file", "card", "parameters", "state")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,6 +78,7 @@ def _row(state: State) -> tuple[str, ...]:
         found.distribution,
         found.version,
         *(_short(file) for file in files),
+        "-" if state.adds is None else f"{state.adds:+,}",
         f"broken: {told}" if state.problem else "ok",
     )
 
@@ -115,7 +115,7 @@ def _print_plain(rows: list[tuple[str, ...]]) -> None:
 
 
 def show_one(arguments: argparse.Namespace) -> int:
-    from zoo import plugins
+    from zoo import cards, plugins
     from zoo.errors import PluginError, nearest
 
     registry = plugins.registry()
@@ -131,35 +131,14 @@ def show_one(arguments: argparse.Namespace) -> int:
 
     print(f"{found.name} of {found.source} ({found.value})\n")
     print(card.read_text("utf-8").rstrip() if card else "It has no card.")
-    print("\nSettings")
-    for line in _settings(settings) or ["  none"]:
-        print(line)
+    print("\n" + cards.describe(loaded))
     print("\nTo use it")
     if gin_file:
         print(f"  zoo-train --gin {_short(gin_file)}")
     print(f"  model.{found.slot} = @{found.name}")
     for setting in settings:
-        print(f"  {found.name}.{setting.name} = {_default(setting)}")
+        print(f"  {found.name}.{setting.name} = {cards.default(setting)}")
     return 0
-
-
-def _settings(settings: Sequence[Setting]) -> list[str]:
-    from zoo.gin_values import describe
-
-    width = max((len(setting.name) for setting in settings), default=0)
-    return [f"  {s.name.ljust(width)}  {describe(s.annotation)}; default {_default(s)}" for s in settings]
-
-
-def _default(setting: Setting) -> str:
-    from zoo.gin_values import render
-    from zoo.plugins import REQUIRED
-
-    if setting.default is REQUIRED:
-        return "%gin.REQUIRED"
-    try:
-        return render(setting.default)
-    except TypeError:
-        return str(setting.default)
 
 
 if __name__ == "__main__":

@@ -67,6 +67,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where folders of runs are (default: runs)"
     )
+    made.add_argument(
+        "--allow-leak", action="store_true", help="train a method that is declared to see later tokens, and stamp the run"
+    )
     made.add_argument("--version", action="store_true", help="print the version and exit")
     return made
 
@@ -106,7 +109,7 @@ def _train(arguments: argparse.Namespace) -> int:
     if not arguments.gin:
         _say("no --gin: this trains the baseline")
     over_before = _is_over(folder)
-    summary = run(loaded, folder)
+    summary = run(loaded, folder, allow_leak=arguments.allow_leak)
     if not _first():
         return 128 + summary.signal if summary.signal else 0
     if over_before:

@@ -77,9 +77,9 @@ def _refuses(built: LanguageModel, inputs: Tensor) -> Told:
 
 
 def _plans(length: int) -> list[list[int]]:
-    """Token by token; a prefill and the rest; a long prefill, then tokens; chunks."""
-    plans = [[1] * length, [length], [1, length - 1], [length - 1, 1], [2] * (length // 2) + [1] * (length % 2)]
-    return [plan for i, plan in enumerate(plans) if min(plan) > 0 and plan not in plans[:i]]
+    """Token by token; a short prefill and the rest; a long one and a token; chunks."""
+    plans = [[1] * length, [1, length - 1], [length - 1, 1], [2] * (length // 2) + [1] * (length % 2)]
+    return [plan for i, plan in enumerate(plans[: max(2, length - 3)]) if min(plan) > 0 and plan not in plans[:i]]
 
 
 def _told(plan: Sequence[int]) -> str:

@@ -28,9 +28,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.args = []
 
 
+@pytest.hookimpl(tryfirst=True)  # before -k and the like choose
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     for method in config.getoption("--zoo-method"):
-        items.extend(_items(session, method, config.getoption("--zoo-thorough")))
+        found = list(_items(session, method, config.getoption("--zoo-thorough")))
+        items.extend(found)
+        report = pytest.CollectReport(f"zoo::{method}", "passed", None, found)  # type: ignore[arg-type]
+        config.hook.pytest_collectreport(report=report)  # so that they are counted
 
 
 def _items(session: pytest.Session, method: str, thorough: bool) -> Iterator[pytest.Item]:
@@ -43,7 +47,8 @@ def _items(session: pytest.Session, method: str, thorough: bool) -> Iterator[pyt
     except ZooError as error:
         raise pytest.UsageError(str(error)) from None
     for property in properties(thorough):
-        yield Conformance.from_parent(session, name=f"{method}[{property}]", method=method, property=property)
+        nodeid = f"zoo::{method}::{property.replace(' ', '_')}"
+        yield Conformance.from_parent(session, name=nodeid, nodeid=nodeid, method=method, property=property)
 
 
 class Conformance(pytest.Item):
