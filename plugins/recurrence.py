@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from zoo_plugins.weak_recurrence import GatedMean, Mixing, bias, blend, matrix, scalar
 
 from zoo.errors import ZooError
 from zoo.extension import Layer, MixingSite, hint, preset
@@ -16,7 +17,6 @@ from zoo.functional import rms_norm
 from zoo.scores import Factors, Term, attend
 from zoo.state import State
 from zoo.sums import previous, taps
-from zoo_plugins.weak_recurrence import GatedMean, Mixing, bias, blend, matrix, scalar
 
 DECAY = 8.0  # the c of RG-LRU (Griffin, arXiv 2402.19427, eq. 3)
 
@@ -94,7 +94,9 @@ class GriffinBlock(Mixing):
         self.w_x, self.b_x = matrix(rnn, width), bias(rnn)
         self.conv_w = hint(nn.Parameter(torch.randn(rnn, 4) / 2))
         self.conv_b = bias(rnn)
-        self.w_r, self.w_i = (nn.Parameter(torch.randn(heads, rnn // heads, rnn // heads) * (heads / rnn) ** 0.5) for _ in "ri")
+        self.w_r, self.w_i = (
+            nn.Parameter(torch.randn(heads, rnn // heads, rnn // heads) * (heads / rnn) ** 0.5) for _ in "ri"
+        )
         self.b_r, self.b_i = bias(rnn), bias(rnn)
         decay = torch.empty(rnn).uniform_(0.9, 0.999)  # a where r = 1
         self.lam = hint(nn.Parameter(torch.log(torch.expm1(-decay.log() / DECAY))))
@@ -217,7 +219,15 @@ class PastMean(PastPooling):
         return (sums - u) / counts[:, None]
 
 
-wr_7 = preset(DecayGate, "z = RMSNorm(a⊙u_{t−1} + √(1−a²)⊙i⊙u_t), RG-LRU's gates on the token before", as_logged=False, norm=True, n=None)
+wr_7 = preset(
+    DecayGate,
+    "z = RMSNorm(a⊙u_{t−1} + √(1−a²)⊙i⊙u_t), RG-LRU's gates on the token before",
+    as_logged=False,
+    norm=True,
+    n=None,
+)
+
+
 def _logged_decay_gate(layer: Layer, norm: bool = False, site: MixingSite = "ffn") -> DecayGate:
     """wr_7_log, as coded: r and i without σ, 1−a² without the root, Λ = −4.59, and the norm only if asked for."""
     return DecayGate(layer, as_logged=True, norm=norm, site=site)

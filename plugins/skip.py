@@ -1,7 +1,7 @@
 """Skip weights: the skip and the branches get learned weights, scalars or vectors in R^D, without weight decay.
 
-    parallel host     x_{m+1} = λ ⊙ x_m + α ⊙ a_m + β ⊙ f_m
-    sequential host   y_m = λ₁ ⊙ x_m + α ⊙ a_m,   x_{m+1} = λ₂ ⊙ y_m + β ⊙ f_m
+parallel host     x_{m+1} = λ ⊙ x_m + α ⊙ a_m + β ⊙ f_m
+sequential host   y_m = λ₁ ⊙ x_m + α ⊙ a_m,   x_{m+1} = λ₂ ⊙ y_m + β ⊙ f_m
 """
 
 from __future__ import annotations
@@ -80,5 +80,9 @@ skip_vector = preset(
     SkipWeights,
     "λ ∈ R^D from 1 (with `noise` around it), learned",
     starts_as="baseline",
-    **{"start": 1.0, **{name: value for name, value in _scalar.items() if name not in ("vector", "noise")}, "vector": True},
+    **{
+        "start": 1.0,
+        **{name: value for name, value in _scalar.items() if name not in ("vector", "noise")},
+        "vector": True,
+    },
 )

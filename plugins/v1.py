@@ -1,4 +1,6 @@
-"""Version 1: the skip is a sum of earlier sublayer outputs (several groups of H nodes in the Probabilistic Transformer, arXiv 2311.15211).
+"""Version 1: the skip is a sum of earlier sublayer outputs.
+
+The idea: several groups of H nodes in the Probabilistic Transformer (arXiv 2311.15211).
 
     attention site   y_m     = a_m + Σ_{i<m} s_i
     FFN site         x_{m+1} = f_m + Σ_{i<m} s_i          with s = a or f; a site without a sum is standard
@@ -55,6 +57,10 @@ v1_m1 = preset(SumSkip, "y_m = a_m + Σ_{i<m} a_i", attention=ATTENTION, ffn=Non
 v1_m2 = preset(SumSkip, "y_m = a_m + 1/(m−1) Σ_{i<m} a_i", attention=ATTENTION, ffn=None, mean=True)
 v1_m3 = preset(SumSkip, "x_{m+1} = f_m + Σ_{i<m} f_i", attention=None, ffn=FFN, mean=False)
 v1_m4 = preset(SumSkip, "x_{m+1} = f_m + 1/(m−1) Σ_{i<m} f_i", attention=None, ffn=FFN, mean=True)
-v1_m5 = preset(SumSkip, "y_m = a_m + Σ_{i<m} a_i; x_{m+1} = f_m + Σ_{i<m} a_i", attention=ATTENTION, ffn=ATTENTION, mean=False)
+v1_m5 = preset(
+    SumSkip, "y_m = a_m + Σ_{i<m} a_i; x_{m+1} = f_m + Σ_{i<m} a_i", attention=ATTENTION, ffn=ATTENTION, mean=False
+)
 v1_m6 = preset(SumSkip, "y_m = a_m + Σ_{i<m} f_i; x_{m+1} = f_m + Σ_{i<m} f_i", attention=FFN, ffn=FFN, mean=False)
-v1_m7 = preset(SumSkip, "y_m = a_m + Σ_{i<m} a_i; x_{m+1} = f_m + Σ_{i<m} f_i", attention=ATTENTION, ffn=FFN, mean=False)
+v1_m7 = preset(
+    SumSkip, "y_m = a_m + Σ_{i<m} a_i; x_{m+1} = f_m + Σ_{i<m} f_i", attention=ATTENTION, ffn=FFN, mean=False
+)

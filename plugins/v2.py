@@ -1,6 +1,6 @@
 """Version 2: cross-layer means added to the residual (related work: cross-layer transcoders).
 
-    at one site   stream + Σ_{i≤m} p_i s_i      with s = a or f, p_i = 1/m or softmax(w_m)_i
+at one site   stream + Σ_{i≤m} p_i s_i      with s = a or f, p_i = 1/m or softmax(w_m)_i
 """
 
 from __future__ import annotations

@@ -221,10 +221,18 @@ v4_m1c = preset(
     PositionWeights, "S_m = Σ diag(w_{mi}) P_i / √d: a weight per query position", starts_as="v4_m1", of="query"
 )
 v4_m1d = preset(
-    TokenWeights, "S_m = Σ diag(A_m[:,i]) P_i / √d: a weight per query token", starts_as="v4_m1", of="query", own_layer_only=False
+    TokenWeights,
+    "S_m = Σ diag(A_m[:,i]) P_i / √d: a weight per query token",
+    starts_as="v4_m1",
+    of="query",
+    own_layer_only=False,
 )
 v4_m1e = preset(
-    TokenWeights, "S_m = Σ P_i diag(A_m[:,i]) / √d: a weight per key token", starts_as="v4_m1", of="key", own_layer_only=False
+    TokenWeights,
+    "S_m = Σ P_i diag(A_m[:,i]) / √d: a weight per key token",
+    starts_as="v4_m1",
+    of="key",
+    own_layer_only=False,
 )
 v4_mc = preset(OwnPositionWeights, starts_as="baseline")
 v4_md = preset(

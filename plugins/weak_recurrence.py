@@ -6,7 +6,6 @@ u is the sublayer's normalised input, z what the sublayer then gets, u_{t−k} =
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import torch
@@ -342,7 +341,11 @@ wr_4 = GatedUnit
 wr_5 = preset(TwoTokens, "z_t = g1 u_t + (1−g1) g2 u_{t−1} + (1−g1)(1−g2) u_{t−2}")
 wr_6 = preset(TwoTokens, "z_t = g1 u_t + (1−g1)(g2 u_{t−1} + (1−g2) u_{t−2})")
 wr_6_1 = MeanOfTwo
-wr_8 = preset(GatedConvolution, "z_t = G⊙u_t + (1−G)⊙c_t, c a learned causal convolution over the n previous tokens", squashed=False)
+wr_8 = preset(
+    GatedConvolution,
+    "z_t = G⊙u_t + (1−G)⊙c_t, c a learned causal convolution over the n previous tokens",
+    squashed=False,
+)
 wr_8_log = GatedRandomConvolution
 wr_8_1 = preset(GatedConvolution, "wr_8 with σ(c)", squashed=True)
 wr_8_2 = GatedMean

@@ -13,7 +13,14 @@ from zoo.alarm import sees_the_future, too_good
 from zoo.errors import RunError
 from zoo.train import run
 
-SMALL = ["train.steps = 3", "train.validate_every = 3", "data.vocab_size = 300", "data.length = 16", "model.depth = 2", "model.aspect = 8"]
+SMALL = [
+    "train.steps = 3",
+    "train.validate_every = 3",
+    "data.vocab_size = 300",
+    "data.length = 16",
+    "model.depth = 2",
+    "model.aspect = 8",
+]
 
 
 class Corpus:
@@ -31,7 +38,12 @@ def test_figures_below_the_floor_raise_the_alarm() -> None:
 def test_a_leak_is_seen_and_causal_methods_are_not_suspected() -> None:
     leaking = random_model(dtype=torch.float32, temporal_mixing=factory("temporal_mixing", "wr_9_log"))
     assert "sees the future" in sees_the_future(leaking, tokens(2, 12))
-    for slot, method in (("temporal_mixing", "wr_8_log"), ("temporal_mixing", "wr_9"), ("score_mixing", "v4_m1a"), ("residual", "v3_m1")):
+    for slot, method in (
+        ("temporal_mixing", "wr_8_log"),
+        ("temporal_mixing", "wr_9"),
+        ("score_mixing", "v4_m1a"),
+        ("residual", "v3_m1"),
+    ):
         assert sees_the_future(random_model(dtype=torch.float32, **{slot: factory(slot, method)}), tokens(2, 12)) == ""
 
 

@@ -13,7 +13,9 @@ from zoo.sums import taps, weighted_sum
 
 
 def randn(*shape: int, grad: bool = True) -> torch.Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape))).requires_grad_(grad)
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape))).requires_grad_(
+        grad
+    )
 
 
 def test_rms_norm() -> None:
@@ -51,8 +53,10 @@ def test_linear_cross_entropy(monkeypatch: pytest.MonkeyPatch, reduction: str) -
     torch.testing.assert_close(linear_cross_entropy(x, weight, targets, reduction), plain)
     assert gradcheck(lambda x, w: linear_cross_entropy(x, w, targets, reduction), (x, weight))
     score = linear_score(x, weight, targets)
-    torch.testing.assert_close(score.nll, F.cross_entropy((x @ weight.T).flatten(0, 1), targets.flatten(), reduction="sum"))
-    assert score.correct == ((x @ weight.T).argmax(-1) == targets).sum() and score.count == 8
+    torch.testing.assert_close(
+        score.nll, F.cross_entropy((x @ weight.T).flatten(0, 1), targets.flatten(), reduction="sum")
+    )
+    assert score.correct == ((x @ weight.T).argmax(-1) == targets).sum() and score.targets == 8
 
 
 def test_no_targets_at_all_is_a_loss_of_zero() -> None:
@@ -65,7 +69,9 @@ def test_no_targets_at_all_is_a_loss_of_zero() -> None:
 def test_weighted_sum() -> None:
     tensors = [randn(2, 3, n) for n in (4,) * 3]
     weights = randn(3)
-    torch.testing.assert_close(weighted_sum(weights, tensors), sum(w * t for w, t in zip(weights, tensors, strict=True)))
+    torch.testing.assert_close(
+        weighted_sum(weights, tensors), sum(w * t for w, t in zip(weights, tensors, strict=True))
+    )
     assert gradcheck(lambda w, *t: weighted_sum(w, t), (weights, *tensors))
 
 

@@ -13,7 +13,9 @@ from zoo.model import LanguageModel, model
 HOSTS = [False, True]
 
 
-def fresh(slot: str | None = None, method: str | None = None, *, parallel: bool = False, **settings: object) -> LanguageModel:
+def fresh(
+    slot: str | None = None, method: str | None = None, *, parallel: bool = False, **settings: object
+) -> LanguageModel:
     """A model whose core weights are random and the same for every method, its method as it starts."""
     chosen = {} if slot is None else {slot: preset(factory(slot, method), **settings)}
     shape = {"depth": 4, "width": 32, "head_dim": 8, "ffn_dim": 48, "init_std": 0.3}
@@ -58,7 +60,12 @@ def test_starts_as_baseline(slot: str, method: str, parallel: bool) -> None:
 
 
 def test_a_method_is_not_the_baseline() -> None:
-    for slot, method in (("score_mixing", "v4_m1"), ("residual", "v2_m1"), ("residual", "v3_m1"), ("residual", "skip_scalar_2")):
+    for slot, method in (
+        ("score_mixing", "v4_m1"),
+        ("residual", "v2_m1"),
+        ("residual", "v3_m1"),
+        ("residual", "skip_scalar_2"),
+    ):
         different(fresh(slot, method), fresh())
 
 

@@ -50,7 +50,11 @@ def assert_same(slot: str, method: str, host: str, case: tuple[int, ...], **sett
     ):
         zero = torch.zeros_like(parameters[name])
         torch.testing.assert_close(
-            zero if mine is None else mine, zero if naive is None else naive, rtol=1e-8, atol=1e-8, msg=lambda m, n=name: f"{n}: {m}"
+            zero if mine is None else mine,
+            zero if naive is None else naive,
+            rtol=1e-8,
+            atol=1e-8,
+            msg=lambda m, n=name: f"{n}: {m}",
         )
 
 
@@ -121,7 +125,10 @@ def test_long_sequences_use_several_row_blocks() -> None:
         built = random_model(depth=2, max_length=300, num_kv_heads=2, score_mixing=build)
         inputs = tokens(2, 290)
         wanted = reference_method(built, "score_mixing", method)
-        ours, theirs = built(inputs), reference.logits(inputs, reference_weights(built), host="sequential", score=wanted)
+        ours, theirs = (
+            built(inputs),
+            reference.logits(inputs, reference_weights(built), host="sequential", score=wanted),
+        )
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
         parameters = [p for block in built.layers for p in extension_of(block, "score_mixing").parameters()]
         parameters += [built.layers[0].attention.qkv]

@@ -27,7 +27,9 @@ def some_terms(count: int, batch: int, heads: int, kv_heads: int, length: int, k
     weights = [0.7, randn(length, 1), randn(batch, 1, length, 1), randn()]
     key_weights = [1.0, randn(keys, 1), 0.5, randn(batch, 1, keys, 1)]
     return tuple(
-        Term(randn(batch, heads, length, 4) + i, randn(batch, kv_heads, keys, 4) - i, weights[i % 4], key_weights[i % 4])
+        Term(
+            randn(batch, heads, length, 4) + i, randn(batch, kv_heads, keys, 4) - i, weights[i % 4], key_weights[i % 4]
+        )
         for i in range(count)
     )
 
@@ -35,7 +37,9 @@ def some_terms(count: int, batch: int, heads: int, kv_heads: int, length: int, k
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (4, 2), (2, 1)])
 @pytest.mark.parametrize(("length", "keys"), [(1, 1), (7, 7), (1, 7), (3, 8), (9, 9)])
-def test_factors(monkeypatch: pytest.MonkeyPatch, count: int, heads: int, kv_heads: int, length: int, keys: int) -> None:
+def test_factors(
+    monkeypatch: pytest.MonkeyPatch, count: int, heads: int, kv_heads: int, length: int, keys: int
+) -> None:
     monkeypatch.setattr(module, "ROWS", 4)
     monkeypatch.setattr(module, "BLOCK_NUMBERS", 2 * heads * 4 * keys)  # two rows of the batch at a time
     terms, v = some_terms(count, 3, heads, kv_heads, length, keys), randn(3, kv_heads, keys, 5)
@@ -44,7 +48,9 @@ def test_factors(monkeypatch: pytest.MonkeyPatch, count: int, heads: int, kv_hea
     inputs = [v] + [x for term in terms for x in term if isinstance(x, torch.Tensor) and x.requires_grad]
     weights = torch.randn_like(ours)
     for mine, wanted in zip(
-        torch.autograd.grad((ours * weights).sum(), inputs), torch.autograd.grad((theirs * weights).sum(), inputs), strict=True
+        torch.autograd.grad((ours * weights).sum(), inputs),
+        torch.autograd.grad((theirs * weights).sum(), inputs),
+        strict=True,
     ):
         torch.testing.assert_close(mine, wanted)
 
@@ -63,7 +69,9 @@ def test_dense(monkeypatch: pytest.MonkeyPatch, length: int, keys: int) -> None:
     theirs = s.masked_fill(ahead, float("-inf")).softmax(-1) @ v.repeat_interleave(2, dim=1)
     torch.testing.assert_close(ours, theirs)
     for mine, wanted in zip(
-        torch.autograd.grad(ours.sum(), (q, k, v, table)), torch.autograd.grad(theirs.sum(), (q, k, v, table)), strict=True
+        torch.autograd.grad(ours.sum(), (q, k, v, table)),
+        torch.autograd.grad(theirs.sum(), (q, k, v, table)),
+        strict=True,
     ):
         torch.testing.assert_close(mine, wanted)
 

@@ -59,7 +59,8 @@ def study(offset: float, noise: tuple[float, ...] = (0.001, -0.002, 0.001), **ch
 
 
 @pytest.mark.parametrize(
-    ("offset", "verdict"), [(-0.1, "better"), (0.1, "worse"), (0.0, "no difference shown"), (0.0005, "no difference shown")]
+    ("offset", "verdict"),
+    [(-0.1, "better"), (0.1, "worse"), (0.0, "no difference shown"), (0.0005, "no difference shown")],
 )
 def test_verdicts(offset: float, verdict: str) -> None:
     (found,) = compare(study(offset))

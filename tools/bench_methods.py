@@ -95,7 +95,10 @@ def main() -> None:
     if unknown:
         parser.error(f"there is no method {', '.join(sorted(unknown))}; zoo-plugins lists them")
     sizes, batch = shape(options), max(1, options.tokens // options.length)
-    print(f"{'method':20} {'FLOPs':>7} {'executed':>9} {'time':>7} {'memory':>7}" + ("  naive: time  memory" if options.naive else ""))
+    print(
+        f"{'method':20} {'FLOPs':>7} {'executed':>9} {'time':>7} {'memory':>7}"
+        + ("  naive: time  memory" if options.naive else "")
+    )
     for method in options.methods or known:  # a few processes at a time: each pair has a baseline of its own
         arms = {"baseline": functools.partial(step, None, sizes, options.length, batch)}
         arms["method"] = functools.partial(step, method, sizes, options.length, batch)

@@ -14,7 +14,12 @@ from pathlib import Path
 
 from measure import Step, compare
 
-SETTINGS = ["train.log_every = 10", "train.save_every = 1000000", "train.validate_every = 1000000", "train.steps = 1000000"]
+SETTINGS = [
+    "train.log_every = 10",
+    "train.save_every = 1000000",
+    "train.validate_every = 1000000",
+    "train.steps = 1000000",
+]
 
 
 def zoo_loop() -> Step:

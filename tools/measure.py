@@ -1,6 +1,7 @@
 """Time and memory of several things against each other on a shared, noisy machine.
 
-Each arm lives in a process of its own, with an allocator of its own; rounds are interleaved, and only ratios within a round count.
+Each arm lives in a process of its own, with an allocator of its own; rounds are interleaved, and only ratios within a
+round count.
 """
 
 from __future__ import annotations

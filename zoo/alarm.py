@@ -1,4 +1,4 @@
-"""When a validation is too good to be true: a look whether the model sees the future, and a floor from the corpus itself."""
+"""When a validation is too good to be true: does the model see the future, and what does the corpus make plausible?"""
 
 from __future__ import annotations
 

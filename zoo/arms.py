@@ -71,7 +71,9 @@ def arms_of(files: Sequence[str], bindings: Sequence[str], suite: Suite, host: H
     values = _whole(loaded, length)
     where: Host = "parallel" if loaded.get("model.parallel") else "sequential"
     baselines = {kind: _baseline(kind, build, values, length, where) for kind in suite.baselines}
-    arms = list({arm.id: arm for arm in reversed(baselines.values())}.values())  # the first name of a model that has several
+    arms = list(
+        {arm.id: arm for arm in reversed(baselines.values())}.values()
+    )  # the first name of a model that has several
     if loaded.plugins:
         arms.append(_method(loaded, build, values, length, where, {kind: arm.id for kind, arm in baselines.items()}))
     return arms

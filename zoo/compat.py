@@ -10,7 +10,7 @@ from pathlib import Path
 
 @functools.cache
 def prepare() -> None:
-    """Load the libsndfile that the soundfile wheel carries: fairseq2 refuses to import without one. Call before `import fairseq2`."""
+    """Load the libsndfile of the soundfile wheel, without which `import fairseq2` fails; to be called before it."""
     spec = importlib.util.find_spec("_soundfile_data")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         for library in sorted(Path(folder).glob("libsndfile*")):

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 LIMIT = 1 << 20  # for the vocabulary, a block, a batch
 TOKENS_AT_ONCE = 8192  # in evaluation
-SAMPLE = 200_000  # tokens that are enough to see how well a text compresses
+COMPRESSED = 200_000  # tokens that are enough to see how well a text compresses
 IGNORE = -100  # as a target: nothing to predict
 PREFETCH = 2  # batches made while the model works
 
@@ -134,7 +134,7 @@ class Data:
         """Bits per byte that a general compressor needs for (the beginning of) a split."""
         import lzma
 
-        text = b"".join(self.tokenizer.pieces[token] for token in self._stream(split)[:SAMPLE])
+        text = b"".join(self.tokenizer.pieces[token] for token in self._stream(split)[:COMPRESSED])
         return 8 * len(lzma.compress(text)) / max(1, len(text))
 
     def unigram_entropy(self, split: str) -> float:

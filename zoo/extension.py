@@ -109,7 +109,7 @@ class ScoreMixing(Extension):
     def forward(self, q: Tensor, k: Tensor, inputs: AttentionInputs, history: History, state: State | None) -> Scores:
         """q (B, H, T, d) and k (B, Hkv, S, d) after rotary positions; the last T of the S keys belong to the queries.
 
-        `inputs` (B, T, D) are what attention read, before its norm. The answer is unmasked: masking comes last, and is not ours.
+        `inputs` (B, T, D) are what attention read, before its norm. The answer is unmasked: masking comes last, elsewhere.
         """
         return Factors((Term(q, k, query=q.size(-1) ** -0.5),))
 

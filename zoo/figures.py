@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zoo.verdict import ArmResults, Comparison
 
@@ -57,8 +57,10 @@ def curves(arms: Sequence[ArmResults], labels: Sequence[str], against: str, titl
             xs = [sum(run.curve[i][AXES[against]] for run in runs) / len(runs) for i in range(length)]
         ys = [[run.curve[i][3] for run in runs] for i in range(length)]
         plain = arm.first.match != "method"
-        style = {"color": "black", "ls": "--"} if plain else {}
-        (line,) = axes.plot(xs, [sum(y) / len(y) for y in ys], marker="." if length < 20 else "", lw=1.2, label=label, **style)
+        style: dict[str, Any] = {"color": "black", "ls": "--"} if plain else {}
+        (line,) = axes.plot(
+            xs, [sum(y) / len(y) for y in ys], marker="." if length < 20 else "", lw=1.2, label=label, **style
+        )
         axes.fill_between(xs, [min(y) for y in ys], [max(y) for y in ys], color=line.get_color(), alpha=0.15, lw=0)
     axes.set_xlabel(against)
     axes.set_ylabel("validation loss (nats a token)")

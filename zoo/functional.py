@@ -1,7 +1,7 @@
-"""The block's arithmetic, each piece saving less for backward than its plain form; see docs/performance.md for what that gains.
+"""The block's arithmetic, each piece saving less for backward than its plain form (docs/performance.md: what that gains).
 
-Every function computes exactly what its one-line formula says. Under `torch.compile` the plain formulas are used: the compiler
-fuses and recomputes by itself.
+Every function computes exactly what its one-line formula says. Under `torch.compile` the plain formulas are used: the
+compiler fuses and recomputes by itself.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def rms_norm(x: Tensor, gain: Tensor | None, eps: float) -> Tensor:
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         y = wide * (wide.square().mean(dim=-1, keepdim=True) + eps).rsqrt()
         return (y if gain is None else y * gain).to(x.dtype)
-    return _RMSNorm.apply(x, gain, eps)  # type: ignore[no-any-return]
+    return _RMSNorm.apply(x, gain, eps)
 
 
 # -- SwiGLU: (silu(g) ⊙ u) Wᵀ -------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def swiglu(gate_up: Tensor, down: Tensor) -> Tensor:
     if _compiling():
         gate, up = gate_up.chunk(2, dim=-1)
         return F.linear(F.silu(gate) * up, down)
-    return _SwiGLU.apply(gate_up, down)  # type: ignore[no-any-return]
+    return _SwiGLU.apply(gate_up, down)
 
 
 # -- Rotary positions ---------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def rotate(heads: Tensor, table: Tensor, count: int) -> Tensor:
     if _compiling():
         turned = _rotated(heads[:, :, :count].unflatten(-1, (-1, 2)), table, 1.0).flatten(-2)
         return torch.cat([turned.to(heads.dtype), heads[:, :, count:]], dim=2)
-    return _Rotate.apply(heads, table, count)  # type: ignore[no-any-return]
+    return _Rotate.apply(heads, table, count)
 
 
 # -- Output projection and cross-entropy --------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def linear_cross_entropy(
     scale = 1.0
     if reduction == "mean":
         scale = 1.0 / max(1, int((targets != IGNORED).sum()))
-    return _LinearCrossEntropy.apply(x, weight, targets, scale)  # type: ignore[no-any-return]
+    return _LinearCrossEntropy.apply(x, weight, targets, scale)
 
 
 class Score(NamedTuple):
@@ -234,7 +234,7 @@ class Score(NamedTuple):
 
     nll: Tensor  # summed over the targets, nats
     correct: Tensor
-    count: int
+    targets: int  # how many there were
 
 
 @torch.no_grad()

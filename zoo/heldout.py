@@ -30,7 +30,7 @@ def test_loss(folder: Path) -> float | None:
         with torch.no_grad():
             for tokens, targets in data.evaluate("test"):
                 part = run.model.evaluate(tokens.to(device), targets.to(device))
-                nll, count = nll + part.nll.item(), count + part.count
+                nll, count = nll + part.nll.item(), count + part.targets
         loss = nll / count
     except DataError:
         loss = None

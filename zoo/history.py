@@ -108,4 +108,5 @@ def check_reads(reads: Iterable[str], who: str) -> None:
     """Refuse a declaration that the history cannot serve."""
     unknown = sorted(set(reads) - READABLE.keys())
     if unknown:
-        raise ValueError(f"{who} reads {', '.join(unknown)}, which the history does not keep; it keeps {', '.join(READABLE)}")
+        kept = ", ".join(READABLE)
+        raise ValueError(f"{who} reads {', '.join(unknown)}, which the history does not keep; it keeps {kept}")

@@ -49,7 +49,7 @@ class LanguageModel(CausalLM):
         self.refuses = sorted({type(e).__name__ for e in self.extensions() if not e.decodes})
         self._run_stack: Callable[[Tensor, State | None], Tensor] = self._stack
 
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         seqs: Tensor,
         seqs_layout: BatchLayout | None = None,
@@ -68,7 +68,7 @@ class LanguageModel(CausalLM):
         if targets is None:
             return F.linear(hidden, self.output_weight())
         if label_smoothing:
-            raise ValueError("label smoothing is not supported: a smoothed loss is not the likelihood that arms are compared by")
+            raise ValueError("no label smoothing here: a smoothed loss is not the likelihood that arms are compared by")
         if target_mask is not None:
             targets = targets.masked_fill(~target_mask, -100)
         loss = linear_cross_entropy(hidden, self.output_weight(), targets, reduction)
@@ -125,7 +125,7 @@ class LanguageModel(CausalLM):
 
     def part(self, slot: str) -> Extension:
         """The first layer's extension in a slot."""
-        block = self.layers[0]
+        block: Any = self.layers[0]
         found = block.attention.score_mixing if slot == "score_mixing" else getattr(block, slot)
         assert isinstance(found, Extension)
         return found
@@ -259,7 +259,9 @@ def check_composition(block: Block, has_scores: bool) -> None:
     if mixing.site == "attention":
         name = type(mixing).__name__
         if has_scores:
-            raise ConfigError(f"score mixing has nothing to mix: the temporal method {name} stands in place of attention")
+            raise ConfigError(
+                f"score mixing has nothing to mix: the temporal method {name} stands in place of attention"
+            )
         if residual.reads & {"scores", "blocks"}:
             raise ConfigError(
                 f"the residual method {type(residual).__name__} runs earlier layers again with their attention pattern,"

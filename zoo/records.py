@@ -59,7 +59,7 @@ class Records:
             return
         by_layer = {name: {str(n): _json(value) for n, value in layers.items()} for name, layers in learned.items()}
         self._line("probes", step, {"probes": by_layer})
-        numbers = {}
+        numbers: dict[str, float] = {}
         for name, layers in learned.items():
             for layer, value in layers.items():
                 if isinstance(value, list):

@@ -6,11 +6,14 @@ import html
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from zoo.files import write_atomically
 from zoo.store import Result
 from zoo.verdict import ArmResults, Comparison, Twins, arms, compare, twins
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MATCHES = {
     "none": "the plain block",
@@ -135,7 +138,9 @@ def costs(found: Sequence[ArmResults], comparisons: Sequence[Comparison]) -> Tab
         speed = mean(c.baseline, "tokens_per_second") / mean(c.method, "tokens_per_second")
         memory = mean(c.method, "peak_memory") / mean(c.baseline, "peak_memory")
         extra = ours.parameters - theirs.parameters
-        rows.append((c.name, ours.host, f"{extra:+,}", f"{ours.flops / theirs.flops:.3f}", f"{speed:.2f}", f"{memory:.2f}"))
+        rows.append(
+            (c.name, ours.host, f"{extra:+,}", f"{ours.flops / theirs.flops:.3f}", f"{speed:.2f}", f"{memory:.2f}")
+        )
     return Table(
         "Cost beside the plain block", ("method", "host", "parameters", "FLOPs ×", "time ×", "memory ×"), tuple(rows)
     )
@@ -185,11 +190,11 @@ def page(report: Report) -> str:
     )
 
 
-def figures(report: Report) -> list[tuple[str, object]]:
+def figures(report: Report) -> list[tuple[str, Figure]]:
     """Every figure with its name."""
     from zoo import figures as draw
 
-    drawn: list[tuple[str, object]] = []
+    drawn: list[tuple[str, Figure]] = []
     for of in by_family(report.comparisons):
         title = f"Differences {against(of[0])}"
         drawn.append((f"differences/{of[0].method.first.host}_{of[0].match}", draw.forest(of, title)))
@@ -249,7 +254,9 @@ def changes(now: Report, before: Report) -> Table:
     for c in now.comparisons:
         old = earlier.get((c.name, c.method.first.host, c.match))
         was = "–" if old is None else f"{old.difference.mean:+.4f} ({old.verdict}, n {old.difference.n})"
-        rows.append((c.name, c.method.first.host, c.match, was, f"{c.difference.mean:+.4f} ({c.verdict}, n {c.difference.n})"))
+        rows.append(
+            (c.name, c.method.first.host, c.match, was, f"{c.difference.mean:+.4f} ({c.verdict}, n {c.difference.n})")
+        )
     gone = earlier.keys() - {(c.name, c.method.first.host, c.match) for c in now.comparisons}
     rows += [(*key, f"{earlier[key].difference.mean:+.4f} ({earlier[key].verdict})", "–") for key in sorted(gone)]
     return Table("Against the earlier results", ("method", "host", "match", "before", "now"), tuple(rows))

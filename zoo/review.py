@@ -33,8 +33,8 @@ def probe_figures(probes: Mapping[str, Layers]) -> Iterator[tuple[str, Figure]]:
             for row, value in zip(grid, values.values(), strict=True):
                 row[: value.numel()] = value.tolist()
             drawn = axes.imshow(grid, aspect="auto", origin="lower", cmap="viridis")
-            axes.set_xticks(range(longest), range(1, longest + 1))
-            axes.set_yticks(range(len(values)), list(values))
+            axes.set_xticks(range(longest), [str(n + 1) for n in range(longest)])
+            axes.set_yticks(range(len(values)), [str(layer) for layer in values])
             axes.set_xlabel("element")
             figure.colorbar(drawn, label=name)
         else:

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 
 class Term(NamedTuple):
-    """(query ⊙ q) (key ⊙ k)ᵀ. Weights are numbers, or tensors that broadcast against q or k, with a last dimension of 1."""
+    """(query ⊙ q) (key ⊙ k)ᵀ. Weights are numbers, or tensors (…, 1) that broadcast against q or k."""
 
     q: Tensor  # (B, H, T, d)
     k: Tensor  # (B, Hkv, S, d)
@@ -31,9 +31,9 @@ class Factors(NamedTuple):
 
 
 class Dense(NamedTuple):
-    """Scores that do not factor: `block(first, last, keys, *tables)` answers (B, H, last − first, keys) for those query rows.
+    """Scores that do not factor: `block(first, last, keys, *tables)` answers (B, H, last − first, keys) for those rows.
 
-    `tables` (…, T, S) are handed over cut to the rows of the block: what a block reads of them is cut once, not sliced anew.
+    `tables` (…, T, S) are handed over cut to the rows of the block: they are cut once, not sliced anew.
     """
 
     block: Callable[..., Tensor]
@@ -63,7 +63,9 @@ def _weighted(x: Tensor, weight: float | Tensor) -> Tensor:
     return x if isinstance(weight, float) and weight == 1.0 else x * weight
 
 
-def _attend_fused(q: Tensor, k: Tensor, query: float | Tensor, key: float | Tensor, v: Tensor, dropout: float) -> Tensor:
+def _attend_fused(
+    q: Tensor, k: Tensor, query: float | Tensor, key: float | Tensor, v: Tensor, dropout: float
+) -> Tensor:
     scale = 1.0
     if isinstance(query, float) and isinstance(key, float):
         scale = query * key
@@ -124,13 +126,14 @@ def _attend_dense(scores: Dense, v: Tensor, dropout: float) -> Tensor:
 def _attend_blocks(scores: Factors, v: Tensor, dropout: float) -> Tensor:
     seed = int(torch.randint(2**62, ())) if dropout > 0 else 0
     flat = [part for term in scores.terms for part in term]
-    return _Blocks.apply(dropout, seed, v, *flat)  # type: ignore[no-any-return]
+    return _Blocks.apply(dropout, seed, v, *flat)
 
 
 class _Blocks(torch.autograd.Function):
     """Attention over concatenated heads of all terms, by blocks of query rows that are made again in backward.
 
-    Saved are v, the result, one number a row, and the terms as they are: layers share theirs, so memory stays a plain model's.
+    Saved are v, the result, one number a row, and the terms as they are: layers share theirs, so memory stays that of a
+    plain model.
     """
 
     @staticmethod

@@ -50,12 +50,11 @@ def paired(method: Sequence[float], baseline: Sequence[float]) -> Paired:
 
     error = deviation / math.sqrt(n)
     reach = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2))
-    if error == 0:
-        p = 1.0 if mean == 0 else 0.0
-    else:
-        p = 2 * float(stdtr(n - 1, -abs(mean) / error))
+    p = 2 * float(stdtr(n - 1, -abs(mean) / error)) if error else float(mean == 0)
     detectable = (reach + float(stdtrit(n - 1, POWER))) * error
-    return Paired(n, mean, deviation, mean - reach * error, mean + reach * error, *bootstrap(differences), p, detectable)
+    return Paired(
+        n, mean, deviation, mean - reach * error, mean + reach * error, *bootstrap(differences), p, detectable
+    )
 
 
 def bootstrap(differences: Sequence[float]) -> tuple[float, float]:

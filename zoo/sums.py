@@ -34,7 +34,7 @@ def weighted_sum(weights: Tensor, tensors: Sequence[Tensor]) -> Tensor:
     """Σ_i weights[i] · tensors[i]."""
     if torch.compiler.is_compiling():
         return torch.stack([w * t for w, t in zip(weights.unbind(), tensors, strict=True)]).sum(dim=0)
-    return _WeightedSum.apply(weights, *tensors)  # type: ignore[no-any-return]
+    return _WeightedSum.apply(weights, *tensors)
 
 
 class _Taps(torch.autograd.Function):
@@ -72,7 +72,7 @@ def taps(owner: nn.Module, u: Tensor, weights: Tensor, state: State | None, *, f
         ends = range(whole.size(1), whole.size(1) - weights.size(0), -1)
         slices = [whole[:, end - u.size(1) : end] * w for end, w in zip(ends, weights.unbind(), strict=True)]
         return torch.stack(slices).sum(dim=0)
-    return _Taps.apply(whole, weights, u.size(1))  # type: ignore[no-any-return]
+    return _Taps.apply(whole, weights, u.size(1))
 
 
 def previous(owner: nn.Module, u: Tensor, state: State | None) -> Tensor:

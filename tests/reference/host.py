@@ -2,9 +2,7 @@
 
 from torch import Tensor
 
-from . import residual as residual_methods
-from . import scores as score_methods
-from . import temporal as temporal_methods
+from . import residual as residual_methods, scores as score_methods, temporal as temporal_methods
 from .blocks import Method, Weights, attend, causal_softmax, layer_params, products, rms_norm, swiglu
 
 

@@ -33,15 +33,21 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("--gin", nargs="+", action="extend", default=[], metavar="FILE", help="Gin files, as for zoo-train")
+    made.add_argument(
+        "--gin", nargs="+", action="extend", default=[], metavar="FILE", help="Gin files, as for zoo-train"
+    )
     made.add_argument("--set", nargs="+", action="extend", default=[], metavar="BINDING", help="a value, for every arm")
     made.add_argument("--suite", metavar="NAME", help="a suite: gin/suites/NAME.gin, or a path")
     made.add_argument("--methods", metavar="A,B+C", help="the methods to judge, instead of the suite's")
     made.add_argument("--seeds", type=int, metavar="N", help="paired seeds for every arm")
     made.add_argument("--lrs", metavar="X,Y", help="learning rates to try for every arm, as multiples of its own")
     made.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time, sharing the cores (default: 1)")
-    made.add_argument("--store", type=Path, default=Path("bench"), metavar="DIR", help="results and runs (default: bench)")
-    made.add_argument("--plan", action="store_true", help="print what would be run and how long it should take, and stop")
+    made.add_argument(
+        "--store", type=Path, default=Path("bench"), metavar="DIR", help="results and runs (default: bench)"
+    )
+    made.add_argument(
+        "--plan", action="store_true", help="print what would be run and how long it should take, and stop"
+    )
     return made
 
 
@@ -90,7 +96,6 @@ def chosen(options: argparse.Namespace) -> tuple[list[Arm], Suite]:
     """The arms that the options ask for, each once, and the suite they belong to."""
     from zoo import config
     from zoo.arms import arms_of
-    from zoo.suite import Suite
 
     files = [*([suite_file(options.suite)] if options.suite else []), *options.gin]
     bindings = list(options.set)
@@ -102,7 +107,7 @@ def chosen(options: argparse.Namespace) -> tuple[list[Arm], Suite]:
     suite: Suite = loaded.build("suite")
     names = tuple(options.methods.split(",")) if options.methods else suite.methods
     hosts = suite.hosts if options.suite else (None,)
-    found = {}
+    found: dict[str, Arm] = {}
     for host in hosts:
         for name in names or ("",):
             method = [part for part in name.split("+") if part]

@@ -12,12 +12,18 @@ PROGRAM = "zoo-report"
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog=PROGRAM, description="Rebuild the report of a bench from its results, or merge several.", allow_abbrev=False
+        prog=PROGRAM,
+        description="Rebuild the report of a bench from its results, or merge several.",
+        allow_abbrev=False,
     )
-    made.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="stores of zoo-bench, or results.jsonl files")
+    made.add_argument(
+        "folders", nargs="+", type=Path, metavar="FOLDER", help="stores of zoo-bench, or results.jsonl files"
+    )
     made.add_argument("--into", type=Path, metavar="DIR", help="where the report goes (default: the first folder)")
     made.add_argument("--against", type=Path, metavar="FOLDER", help="an earlier store to compare with")
-    made.add_argument("--results", type=Path, metavar="FILE", help="also write a RESULTS.md: claim and verdict of each method")
+    made.add_argument(
+        "--results", type=Path, metavar="FILE", help="also write a RESULTS.md: claim and verdict of each method"
+    )
     return made
 
 
