@@ -1,5 +1,9 @@
 """Fixtures that several test files share."""
 
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests are tiny, and run side by side
+
 from fake_project import project
 
 __all__ = ["project"]

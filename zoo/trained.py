@@ -15,7 +15,6 @@ from zoo.errors import RunError, ZooError, nearest
 if TYPE_CHECKING:
     from zoo.config import Config
     from zoo.model import LanguageModel
-    from zoo.plugins import Found
     from zoo.tokenizer import Tokenizer
 
 
@@ -61,7 +60,7 @@ class Run(NamedTuple):
 
     def check_cache(self) -> None:
         """Refuse a method that cannot be decoded with a state, by its id."""
-        ids = [found.id for found in self.config.plugins if not _decodes(self.model, found)]
+        ids = [found.id for found in self.config.plugins if not _decodes(self.model.part(found.slot))]
         if ids:
             raise ZooError(
                 f"{' and '.join(ids)} cannot be decoded step by step: that would not give what the whole pass gives."
@@ -69,10 +68,8 @@ class Run(NamedTuple):
             )
 
 
-def _decodes(model: LanguageModel, found: Found) -> bool:
-    block = model.layers[0]
-    owner = block.attention if found.slot == "score_mixing" else block
-    return all(getattr(m, "decodes", True) for m in getattr(owner, found.slot).modules())
+def _decodes(method: torch.nn.Module) -> bool:
+    return all(getattr(module, "decodes", True) for module in method.modules())
 
 
 def open_run(folder: Path, step: int | None = None) -> Run:
