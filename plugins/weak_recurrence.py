@@ -73,7 +73,7 @@ class PreviousToken(ScalarGates):
 
 
 class TwoTokens(ScalarGates):
-    """wr_5, wr_6: g1 u_t + (1−g1) g2 u_{t−1} + (1−g1)(1−g2) u_{t−2}, which is g1 u_t + (1−g1)(g2 u_{t−1} + (1−g2) u_{t−2})."""
+    """wr_5: g1 u_t + (1−g1) g2 u_{t−1} + (1−g1)(1−g2) u_{t−2}."""
 
     def __init__(self, layer: Layer, site: MixingSite = "ffn") -> None:
         super().__init__(site)
@@ -82,6 +82,17 @@ class TwoTokens(ScalarGates):
     def coefficients(self) -> Tensor:
         g1, g2 = self.gamma1.sigmoid(), self.gamma2.sigmoid()
         return torch.stack([g1, (1 - g1) * g2, (1 - g1) * (1 - g2)])
+
+
+class NestedTwoTokens(TwoTokens):
+    """wr_6: g1 u_t + (1−g1)(g2 u_{t−1} + (1−g2) u_{t−2}).
+
+    The same function as wr_5, computed in its own order: what differs between runs of the two is rounding that grew.
+    """
+
+    def forward(self, u: Tensor, state: State | None) -> Tensor:
+        g2 = self.gamma2.sigmoid()
+        return torch.lerp(taps(self, u, torch.stack([g2, 1 - g2]), state, first=1), u, self.gamma1.sigmoid())
 
 
 class MeanOfTwo(ScalarGates):
@@ -338,8 +349,8 @@ wr_3 = preset(PairProjection, "z_t = g u_t + (1−g)(W[u_t; u_{t−1}] + b)", ga
 wr_3_1 = GatedPrevious
 wr_3_2 = GatedPreviousTwo
 wr_4 = GatedUnit
-wr_5 = preset(TwoTokens, "z_t = g1 u_t + (1−g1) g2 u_{t−1} + (1−g1)(1−g2) u_{t−2}")
-wr_6 = preset(TwoTokens, "z_t = g1 u_t + (1−g1)(g2 u_{t−1} + (1−g2) u_{t−2})")
+wr_5 = TwoTokens
+wr_6 = NestedTwoTokens
 wr_6_1 = MeanOfTwo
 wr_8 = preset(
     GatedConvolution,

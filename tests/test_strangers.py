@@ -57,17 +57,19 @@ def test_a_new_project_is_complete(slot: str, tmp_path: Path, capsys: pytest.Cap
 def test_the_worked_example_conforms(slot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, from the source; with pip and pytest below."""
     torch.set_num_threads(1)
-    folder = template.new("my-own-method", slot, tmp_path)
+    id = f"own_{slot}"  # torch's compiler remembers modules by their names
+    folder = template.new(id, slot, tmp_path)
     monkeypatch.syspath_prepend(str(folder))
-    found = plugins.Found(slot, "my_own_method", "my_own_method.method:MyOwnMethod", "my-own-method", "0.1.0")
+    name = "".join(part.capitalize() for part in id.split("_"))
+    found = plugins.Found(slot, id, f"{id}.method:{name}", id, "0.1.0")
     before = plugins.find()
     monkeypatch.setattr(plugins, "find", lambda: [*before, found])
     try:
-        assert cli.main(["check", "my_own_method"]) == 0
-        loaded = config.load(["my_own_method"])
+        assert cli.main(["check", id]) == 0
+        loaded = config.load([id])
         assert loaded.plugins == (found,)
-        assert plugins.card(found) == folder / "my_own_method/cards/my_own_method.md"
-        settings = {s.name for s in plugins.settings(plugins.registry().get(slot, "my_own_method").factory)}
+        assert plugins.card(found) == folder / f"{id}/cards/{id}.md"
+        settings = {s.name for s in plugins.settings(plugins.registry().get(slot, id).factory)}
         assert {key.rpartition(".")[2] for key in loaded.values if key.startswith(found.name)} == settings
     finally:
         config.reset()
