@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from zoo import records, summary as summaries
 from zoo.arms import Arm, Job, plan
@@ -24,6 +24,7 @@ from zoo.store import Result, Store, best_factor
 from zoo.suite import Suite
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 def run(arms: Sequence[Arm], suite: Suite, folder: Path, jobs: int, say: Say) -> None:
@@ -65,10 +66,12 @@ class Pool:
         """Give the chosen runs their loss on the test split."""
         have = self.store.read()
         todo = {job.key: job for job in wanted if job.key in have and have[job.key].test_loss is None}
-        self._each([job for job in todo.values() if have[job.key].status != "diverged"], self._test)
+        left = [job for job in todo.values() if have[job.key].status != "diverged"]
+        if left:
+            self.say(f"the test split, for {len(left)} runs")
+        self._each([left[i :: self.jobs] for i in range(self.jobs) if left[i :: self.jobs]], self._test)
 
-    def _each(self, todo: Sequence[Job], work: Callable[[Job], None]) -> None:
-        done = 0
+    def _each(self, todo: Sequence[T], work: Callable[[T], None]) -> None:
         with ThreadPoolExecutor(self.jobs) as pool, self._stopped_with_us():
             waiting: set[Future[None]] = {pool.submit(work, job) for job in todo}
             try:
@@ -76,7 +79,6 @@ class Pool:
                     finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                     for future in finished:
                         future.result()
-                        done += 1
             except BaseException:
                 self.stopping = True
                 for future in waiting:
@@ -114,24 +116,27 @@ class Pool:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, job.text)
         leak = [] if job.arm.causal else ["--allow-leak"]
-        self._process(["zoo.cli.train", "--gin", str(file), "--run", str(folder), *leak], job)
+        self._process(["zoo.cli.train", "--gin", str(file), "--run", str(folder), *leak], job.title)
         result = collect(job, folder)
         self.store.append(result)
         loss = "diverged" if result.status == "diverged" else f"valid loss {result.valid_loss:.4f}"
         self.say(f"{job.title}: {loss}, {time.monotonic() - began:,.0f} s")
 
-    def _test(self, job: Job) -> None:
+    def _test(self, jobs: Sequence[Job]) -> None:
+        """Several runs in one process: most of the time is its start."""
         if self.stopping:
             return
-        answer = self._process(["zoo.heldout", str(self._folder(job))], job)
-        loss = json.loads(answer.splitlines()[-1])["loss"]
-        if loss is not None:
-            self.store.append(replace(self.store.read()[job.key], test_loss=loss))
+        answer = self._process(["zoo.heldout", *(str(self._folder(job)) for job in jobs)], jobs[0].title)
+        have = self.store.read()
+        for job, line in zip(jobs, answer.splitlines(), strict=True):
+            loss = json.loads(line)["loss"]
+            if loss is not None:
+                self.store.append(replace(have[job.key], test_loss=loss))
 
     def _folder(self, job: Job) -> Path:
         return self.store.folder / "runs" / f"{job.arm.name}-{job.arm.match}-s{job.seed}-{job.key[:8]}"
 
-    def _process(self, command: Sequence[str], job: Job) -> str:
+    def _process(self, command: Sequence[str], title: str) -> str:
         """A Python module in a process of its own. A failure carries the last lines that it printed."""
         environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
         child = subprocess.Popen(
@@ -149,7 +154,7 @@ class Pool:
             self.children.discard(child)
         if child.returncode and not self.stopping:
             last = "\n".join(error.strip().splitlines()[-12:])
-            raise ZooError(f"the run of {job.title} failed ({child.returncode}):\n{last}")
+            raise ZooError(f"the run of {title} failed ({child.returncode}):\n{last}")
         if self.stopping:
             raise KeyboardInterrupt
         return out

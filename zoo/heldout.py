@@ -1,4 +1,4 @@
-"""The test split, once a run: `python -m zoo.heldout RUN` prints its loss as JSON and keeps it in the run's folder."""
+"""The test split, once a run: `python -m zoo.heldout RUN…` prints a loss a line, as JSON, and keeps each in its run's folder."""
 
 from __future__ import annotations
 
@@ -39,4 +39,5 @@ def test_loss(folder: Path) -> float | None:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"loss": test_loss(Path(sys.argv[1]))}))
+    for folder in sys.argv[1:]:
+        print(json.dumps({"loss": test_loss(Path(folder))}), flush=True)
