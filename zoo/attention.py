@@ -29,7 +29,8 @@ class RMSNorm(nn.Module):
 
 @functools.lru_cache(maxsize=16)
 def _table(room: int, head_dim: int, theta: float, device: torch.device) -> Tensor:
-    return rotary_table(room, head_dim, theta).to(device)
+    with torch.inference_mode(False):  # the table outlives the pass that makes it, and training may come next
+        return rotary_table(room, head_dim, theta).to(device)
 
 
 def rotary(start: int, length: int, head_dim: int, theta: float, device: torch.device) -> Tensor:

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.attention import Attention, RMSNorm
+from zoo.errors import ConfigError
 from zoo.extension import ATTENTION, FFN, AttentionInputs, Layer, Residual, TemporalMixing
 from zoo.functional import swiglu
 from zoo.history import History, Pattern, Record
@@ -63,8 +64,11 @@ class Block(nn.Module):
                 return self._dropped(self.temporal_mixing(normed, state)), None
             a, pattern = self.attention(normed, inputs, history, state)
         else:
-            separate = AttentionInputs(*(self.attention_norm(x) for x in inputs))
-            a, pattern = self.attention(separate, inputs, history, state)
+            if self.temporal_mixing.site == "attention":
+                raise ConfigError("separate inputs for query, key and value have no place where nothing attends")
+            scopes = [None if state is None else state.inside(i) for i in range(3)]
+            mixed = AttentionInputs(*(self.mixed_input(x, s) for x, s in zip(inputs, scopes, strict=True)))
+            a, pattern = self.attention(mixed, inputs, history, state)
         return self._dropped(a), pattern
 
     def mixed_input(self, x: Tensor, state: State | None) -> Tensor:

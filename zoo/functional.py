@@ -14,8 +14,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
-def _compiling() -> bool:
-    return torch.compiler.is_compiling()
+def _plain() -> bool:
+    """Whether the plain formula serves best: without gradients nothing is saved, and a compiler sees through it."""
+    return torch.compiler.is_compiling() or not torch.is_grad_enabled()
 
 
 def _with_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -68,10 +69,13 @@ class _RMSNorm(torch.autograd.Function):
 
 def rms_norm(x: Tensor, gain: Tensor | None, eps: float) -> Tensor:
     """RMSNorm over the last dimension, with a gain or without."""
-    if _compiling():
+    if torch.compiler.is_compiling():
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         y = wide * (wide.square().mean(dim=-1, keepdim=True) + eps).rsqrt()
         return (y if gain is None else y * gain).to(x.dtype)
+    if not torch.is_grad_enabled():
+        y = x * inverse_rms(x, eps)
+        return (y if gain is None else y.mul_(gain)).to(x.dtype)
     return _RMSNorm.apply(x, gain, eps)
 
 
@@ -107,7 +111,7 @@ class _SwiGLU(torch.autograd.Function):
 
 def swiglu(gate_up: Tensor, down: Tensor) -> Tensor:
     """(silu(gate) ⊙ up) downᵀ from the joined gate and up (…, 2F)."""
-    if _compiling():
+    if _plain():
         gate, up = gate_up.chunk(2, dim=-1)
         return F.linear(F.silu(gate) * up, down)
     return _SwiGLU.apply(gate_up, down)
@@ -161,7 +165,10 @@ class _Rotate(torch.autograd.Function):
 
 def rotate(heads: Tensor, table: Tensor, count: int) -> Tensor:
     """Rotary positions on the first `count` heads of a fresh (B, T, H, d), which is consumed; `table` (T, d/2, 2)."""
-    if _compiling():
+    if not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        _rotate_(heads[:, :, :count], table, 1.0)
+        return heads
+    if torch.compiler.is_compiling():
         turned = _rotated(heads[:, :, :count].unflatten(-1, (-1, 2)), table, 1.0).flatten(-2)
         return torch.cat([turned.to(heads.dtype), heads[:, :, count:]], dim=2)
     return _Rotate.apply(heads, table, count)
@@ -221,7 +228,7 @@ def linear_cross_entropy(
 ) -> Tensor:
     """Cross-entropy of softmax(x weightᵀ) against `targets`; a target of −100 does not count."""
     x, targets = x.flatten(0, -2), targets.flatten()
-    if _compiling():
+    if torch.compiler.is_compiling():
         return F.cross_entropy(x @ weight.T, targets, reduction=reduction, ignore_index=IGNORED)
     scale = 1.0
     if reduction == "mean":

@@ -45,6 +45,7 @@ class Dense(NamedTuple):
 Scores = Factors | Dense
 
 ROWS = 128  # query rows at a time
+FEW_ROWS = 16  # new tokens behind a cache: joining all keys would cost more than attending to them
 BLOCK_NUMBERS = 1 << 20  # scores at a time: a few MB stay in the cache
 
 
@@ -56,6 +57,8 @@ def attend(scores: Scores, v: Tensor, dropout: float = 0.0) -> Tensor:
         return _attend_fused(*scores.terms[0], v, dropout)
     if v.device.type != "cpu" or torch.compiler.is_compiling():
         return _attend_fused(*_joined(scores), v, dropout)
+    if not torch.is_grad_enabled() and not dropout and scores.terms[0].q.size(2) <= FEW_ROWS:
+        return _attend_few(scores, v)
     return _attend_blocks(scores, v, dropout)
 
 
@@ -72,6 +75,9 @@ def _attend_fused(
     else:
         q, k = _weighted(q, query), _weighted(k, key)
     length, keys, groups = q.size(2), k.size(2), q.size(1) // k.size(1)
+    if groups > 1 and length == 1:  # the heads of a group as rows, so that the cache is not copied for each of them
+        rows = q.reshape(q.size(0), k.size(1), groups, q.size(3))
+        return F.scaled_dot_product_attention(rows, k, v, dropout_p=dropout, scale=scale).view(*q.shape[:-1], v.size(-1))
     if groups > 1:
         k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
     mask = None
@@ -80,6 +86,20 @@ def _attend_fused(
     return F.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=length == keys and length > 1, scale=scale
     )
+
+
+def _attend_few(scores: Factors, v: Tensor) -> Tensor:
+    """For a few rows behind a cache: the terms' scores are added up, the keys stay where they are."""
+    heads, kv_heads = scores.terms[0].q.size(1), v.size(1)
+    rows, keys = scores.terms[0].q.size(2), v.size(2)
+    total: Tensor | None = None
+    for q, k, query, key in scores.terms:
+        part = _group(_weighted(q, query), kv_heads) @ k.mT
+        part = part * key.mT if isinstance(key, Tensor) and key.dim() else part * key
+        total = part if total is None else total.add_(part)
+    assert total is not None
+    _hide_future(total.unflatten(2, (heads // kv_heads, rows)), 0, keys - rows)
+    return _ungroup(total.softmax(dim=-1) @ v, heads)
 
 
 def _joined(scores: Factors) -> Term:

@@ -135,26 +135,26 @@ def checkpointed(subject: Subject, case: Case) -> Told | None:
 
 
 COMPILED = (Case(2, 6, 2, training=True),)
-COMPILED_FULLY = hosts(Case(2, 6, 2, training=True))
+COMPILED_FULLY = hosts(
+    Case(2, 6, 2, training=True, dtype="float32")
+)  # the CPU's attention cannot be compiled in float64
 
 
-def compiled(subject: Subject, case: Case, backends: tuple[str, ...] = ("eager",)) -> Told | None:
+def compiled(subject: Subject, case: Case, backend: str = "eager", limit: float = 1e-7) -> Told | None:
     """Traced by torch.compile, the result and the gradients are the same."""
     if not subject.declared.deterministic:
         return Skipped("it draws random numbers in evaluation too, and compiled code draws others")
     built, inputs = subject.build(case), tokens(case)
     plain = outcome(built, inputs)
-    for backend in backends:
-        torch._dynamo.reset()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            built._run_stack = torch.compile(built._stack, backend=backend)
-            traced = outcome(built, inputs)
-        torch._dynamo.reset()
-        if told := _compare(plain, traced, f"compiled (backend {backend})", 1e-7):
-            return told
-    return None
+    torch._dynamo.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        built._run_stack = torch.compile(built._stack, backend=backend)
+        traced = outcome(built, inputs)
+    torch._dynamo.reset()
+    return _compare(plain, traced, f"compiled (backend {backend})", limit)
 
 
 def compiled_fully(subject: Subject, case: Case) -> Told | None:
-    return compiled(subject, case, ("aot_eager", "inductor"))
+    """As compiled code, too."""
+    return compiled(subject, case, "inductor", 1e-3)
