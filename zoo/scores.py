@@ -63,7 +63,10 @@ def attend(scores: Scores, v: Tensor, dropout: float = 0.0) -> Tensor:
 
 
 def _weighted(x: Tensor, weight: float | Tensor) -> Tensor:
-    return x if isinstance(weight, float) and weight == 1.0 else x * weight
+    """In the type of x: under autocast, weights are wider than what they weigh."""
+    if isinstance(weight, Tensor):
+        return x * weight.to(x.dtype)
+    return x if weight == 1.0 else x * weight
 
 
 def _attend_fused(
@@ -95,7 +98,7 @@ def _attend_few(scores: Factors, v: Tensor) -> Tensor:
     total: Tensor | None = None
     for q, k, query, key in scores.terms:
         part = _group(_weighted(q, query), kv_heads) @ k.mT
-        part = part * key.mT if isinstance(key, Tensor) and key.dim() else part * key
+        part = _weighted(part, key.mT if isinstance(key, Tensor) and key.dim() else key)
         total = part if total is None else total.add_(part)
     assert total is not None
     _hide_future(total.unflatten(2, (heads // kv_heads, rows)), 0, keys - rows)
