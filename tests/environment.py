@@ -67,12 +67,11 @@ class Environment:
         assert done.returncode == code, f"{command} ended with {done.returncode}, not {code}:\n{done.stdout}"
         return done.stdout
 
-    def wheel(self, project: Path) -> Path:
-        """Build a project's wheel."""
-        into = self.folder / "wheels" / project.name
-        self.run("pip", "wheel", "-q", "--no-deps", "-w", into, project)
-        (built,) = into.glob("*.whl")
-        return built
+    def wheels(self, *projects: Path) -> list[Path]:
+        """Build the wheels of these projects."""
+        into = self.folder / "wheels" / projects[0].name
+        self.run("pip", "wheel", "-q", "--no-deps", "-w", into, *projects)
+        return sorted(into.glob("*.whl"))
 
 
 def builds_wheels() -> bool:

@@ -157,28 +157,24 @@ def test_the_interface_has_one_version() -> None:
 
 
 def _listed(environment: Environment) -> dict[str, str]:
-    """The state that zoo-plugins shows for each id."""
+    """What zoo-plugins shows of each method."""
     lines = environment.run("zoo-plugins").splitlines()
     return {line.split()[0]: line for line in lines[1:] if line.strip() and not line.startswith("`")}
 
 
 def test_a_strangers_plugins(environment: Environment, corpus: str) -> None:
-    before = _listed(environment)
+    """Two wheels, one fine and one that fails on import: listed, checked, trained, refused, and gone again."""
     work = environment.folder
     good = template.new("good-method", "temporal_mixing", work)
     bad = template.new("bad-method", "residual", work)
     method = bad / "bad_method/method.py"
     method.write_text("import something_that_nobody_has\n" + method.read_text("utf-8"), "utf-8")
-    thief = template.new("thief", "temporal_mixing", work)
-    project = thief / "pyproject.toml"
-    project.write_text(project.read_text().replace('thief = "thief', 'wr_1 = "thief'))
-    environment.run("pip", "install", "-q", "--no-deps", *(environment.wheel(each) for each in (good, bad, thief)))
+    environment.run("pip", "install", "-q", "--no-deps", *environment.wheels(good, bad))
     try:
         listed = _listed(environment)
-        assert listed.keys() - before.keys() == {"good_method", "bad_method"}
+        assert listed.keys() - set(plugins.registry().ids()) == {"good_method", "bad_method"}
         assert "good-method" in listed["good_method"] and listed["good_method"].endswith("ok")
         assert "broken: ModuleNotFoundError: No module named 'something_that_nobody_has'" in listed["bad_method"]
-        assert "broken: the id wr_1 is claimed more than once" in listed["wr_1"]
         environment.run("zoo-plugins", "check", "good_method", "--only", "builds", "causal", "cached")
 
         environment.run("zoo-train", "--gin", "good_method", *SHORT, corpus, "--run", "run")
@@ -189,12 +185,28 @@ def test_a_strangers_plugins(environment: Environment, corpus: str) -> None:
         told = environment.run("zoo-train", "--gin", "bad_method", *SHORT, corpus, code=2)
         assert "residual.bad_method of bad-method 0.1.0 is broken: ModuleNotFoundError" in told
         assert "Traceback" in told and "bad_method/method.py" in told
-        told = environment.run("zoo-train", "--gin", "wr_1", *SHORT, corpus, code=2)
-        assert "temporal_mixing.wr_1 of thief 0.1.0" in told and "temporal_mixing.wr_1 of transformer-zoo" in told
     finally:
-        environment.run("pip", "uninstall", "-q", "-y", "good-method", "bad-method", "thief")
-    assert _listed(environment) == before
+        environment.run("pip", "uninstall", "-q", "-y", "good-method", "bad-method")
     assert "there is no Gin file good_method" in environment.run("zoo-train", "--gin", "good_method", code=2)
+    assert not {path.name for path in environment.site.iterdir()} - {"beside.pth", "__pycache__"}
+
+
+@pytest.mark.slow
+def test_a_taken_id_names_both(environment: Environment, corpus: str) -> None:
+    before = _listed(environment)
+    thief = template.new("thief", "temporal_mixing", environment.folder)
+    project = thief / "pyproject.toml"
+    project.write_text(project.read_text().replace('thief = "thief', 'wr_1 = "thief'))
+    environment.run("pip", "install", "-q", "--no-deps", *environment.wheels(thief))
+    try:
+        assert "broken: the id wr_1 is claimed more than once" in _listed(environment)["wr_1"]
+        for command in (["zoo-train", "--gin", "wr_1", *SHORT, corpus], ["zoo-plugins", "check", "wr_1"]):
+            told = environment.run(*command, code=2)
+            assert "temporal_mixing.wr_1 of thief 0.1.0" in told and "temporal_mixing.wr_1 of transformer-zoo" in told
+        environment.run("zoo-train", "--gin", "wr_6", *SHORT, corpus, "--run", "other")
+    finally:
+        environment.run("pip", "uninstall", "-q", "-y", "thief")
+    assert _listed(environment) == before
 
 
 @pytest.mark.slow
