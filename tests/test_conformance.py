@@ -168,6 +168,7 @@ def test_a_method_that_cannot_be_built_is_not_looked_at_further() -> None:
     report = check(build, "residual")
     assert [result.property for result in report.results] == ["builds"]
     assert "ValueError: no such luck" in report["builds"].told and "test_conformance.py:" in report["builds"].told
+    assert "no such luck" in check(build, "residual", only=["causal"])["causal"].told
 
 
 def test_settings_are_handed_over() -> None:

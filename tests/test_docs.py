@@ -84,3 +84,17 @@ def test_the_declarations_that_the_page_names_are_there() -> None:
 
     for name in ("reads", "causal", "deterministic", "decodes", "exact_gradient", "idle", "starts_as"):
         assert hasattr(Extension, name) and f"`{name}" in PAGE.read_text("utf-8")
+
+
+def test_the_method_in_the_readme_conforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from zoo.extension import Extension
+    from zoo.testing import check
+
+    texts = [snippet.text for snippet in snippets(ROOT / "README.md") if snippet.language == "python"]
+    (tmp_path / "from_the_readme.py").write_text("\n".join(texts), "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("from_the_readme")
+    found = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__]
+    assert found and all(issubclass(each, Extension) for each in found)
+    for method in found:
+        check(method).verify()

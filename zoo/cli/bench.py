@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zoo.cli.arguments import GinParser
+
 if TYPE_CHECKING:
     from zoo.arms import Arm
     from zoo.suite import Suite
@@ -26,13 +28,8 @@ examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Train methods and baselines matched in parameters and FLOPs over paired seeds, and compare them.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    description = "Train methods and baselines matched in parameters and FLOPs over paired seeds, and compare them."
+    made = GinParser(PROGRAM, description, EPILOG)
     made.add_argument(
         "--gin", nargs="+", action="extend", default=[], metavar="FILE", help="Gin files, as for zoo-train"
     )

@@ -11,7 +11,9 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
+
+from zoo.cli.arguments import Parser
 
 if TYPE_CHECKING:
     from zoo.generate import Text
@@ -29,31 +31,14 @@ A text ends where the model ends it, or at --max-tokens. The same seed gives the
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but newline and tab: they could play tricks on a terminal
 
 
-class Parser(argparse.ArgumentParser):
-    """argparse, with a sentence in place of the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        _, unknown, arguments = message.partition("unrecognized arguments: ")
-        if unknown:
-            from zoo.errors import nearest
-
-            flags = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
-            first = arguments.split()[0]
-            message = f"there is no {first}{nearest(first.partition('=')[0], flags)}"
-            if not first.startswith("-"):
-                message = f"{first!r} belongs behind a flag: --prompt {first!r}"
-        self.exit(2, f"{PROGRAM}: {message}; see {PROGRAM} --help\n")
+class PromptParser(Parser):
+    def stray(self, word: str) -> str:
+        return f"{word!r} belongs behind a flag: --prompt {word!r}"
 
 
 def parser() -> argparse.ArgumentParser:
     """What can be given."""
-    made = Parser(
-        prog=PROGRAM,
-        description="Write text with a trained run.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    made = PromptParser(PROGRAM, "Write text with a trained run.", EPILOG)
     add = made.add_argument
     add("--run", type=Path, metavar="RUN", help="the run's folder, as zoo-train left it")
     add("--checkpoint", type=int, metavar="STEP", help="the step of the checkpoint to use (default: the last)")

@@ -45,12 +45,9 @@ def check_methods(arguments: argparse.Namespace) -> int:
         raise ZooError("name the methods to check, or give --all; zoo-plugins lists those that are installed")
     if arguments.set and len(arguments.ids) != 1:
         raise ZooError("--set is for one method at a time")
-    import torch
-
     from zoo.testing import check
     from zoo.testing.report import lines
 
-    torch.set_num_threads(1)  # the models are tiny: threads would only wait for each other
     reports = []
     chosen, broken = _all() if arguments.all else (_named(arguments.ids), [])
     for loaded in chosen:

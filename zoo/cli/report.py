@@ -7,15 +7,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from zoo.cli.arguments import Parser
+
 PROGRAM = "zoo-report"
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Rebuild the report of a bench from its results, or merge several.",
-        allow_abbrev=False,
-    )
+    made = Parser(PROGRAM, "Rebuild the report of a bench from its results, or merge several.")
     made.add_argument(
         "folders", nargs="+", type=Path, metavar="FOLDER", help="stores of zoo-bench, or results.jsonl files"
     )

@@ -8,7 +8,9 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
+
+from zoo.cli.arguments import GinParser
 
 if TYPE_CHECKING:
     from zoo.config import Config
@@ -35,31 +37,9 @@ ENVIRONMENT = {
 RESTARTED = "ZOO_TRAIN_RESTARTED"
 
 
-class Parser(argparse.ArgumentParser):
-    """argparse, with a suggestion for a flag that does not exist."""
-
-    def error(self, message: str) -> NoReturn:
-        _, unknown, arguments = message.partition("unrecognized arguments: ")
-        if unknown:
-            from zoo.errors import nearest
-
-            flags = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
-            first = arguments.split()[0]
-            message = f"there is no {first}{nearest(first.partition('=')[0], flags)}"
-            if not first.startswith("-"):
-                message = f"{first} belongs behind a flag: --set {first}" if "=" in first else f"write --gin {first}"
-        self.exit(2, f"{PROGRAM}: {message}; see {PROGRAM} --help\n")
-
-
 def parser() -> argparse.ArgumentParser:
     """What can be given."""
-    made = Parser(
-        prog=PROGRAM,
-        description="Train a language model with the methods that the Gin files name.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    made = GinParser(PROGRAM, "Train a language model with the methods that the Gin files name.", EPILOG)
     made.add_argument(
         "--gin", nargs="+", action="extend", default=[], metavar="FILE", help="a Gin file, or its bare name"
     )
@@ -73,7 +53,9 @@ def parser() -> argparse.ArgumentParser:
         "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where folders of runs are (default: runs)"
     )
     made.add_argument(
-        "--allow-leak", action="store_true", help="train a method that is declared to see later tokens, and stamp the run"
+        "--allow-leak",
+        action="store_true",
+        help="train a method that is declared to see later tokens, and stamp the run",
     )
     made.add_argument("--version", action="store_true", help="print the version and exit")
     return made

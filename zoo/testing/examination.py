@@ -79,14 +79,21 @@ def examine(subject: Subject, property: Property) -> Result:
         seconds = time.perf_counter() - began
         return Result(property.name, property.claim, status, words, str(case or ""), seconds)  # type: ignore[arg-type]
 
-    declares = property.declaration is not None and not getattr(subject.declared, property.declaration, True)
     if found:
-        return result("declared" if declares else "failed", found[1], found[0])
-    if declares:
+        return result("declared" if _declares(subject, property) else "failed", found[1], found[0])
+    if _declares(subject, property):
         return result("failed", f"it declares {property.declaration} = False, but nothing of the sort was found")
     if isinstance(told, Skipped) and not notes:
         return result("skipped", told)
     return result("ok", "; ".join(notes))
+
+
+def _declares(subject: Subject, property: Property) -> bool:
+    """Whether the method says of itself that the property does not hold."""
+    try:
+        return property.declaration is not None and not getattr(subject.declared, property.declaration, True)
+    except Exception:  # it cannot even be built
+        return False
 
 
 def attempt(probe: Probe, subject: Subject, case: Case) -> Told | None:

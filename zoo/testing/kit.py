@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
+
+import torch
 
 from zoo.errors import ZooError, nearest
 from zoo.testing import cost as costs
@@ -31,16 +34,28 @@ def check(
     subject = find(method, slot, settings)
     results: list[Result] = []
     cost: Cost | None = None
-    for property in _wanted(only, thorough):
-        results.append(examine(subject, property))
-        if results[-1].property == "builds" and not _can_be_built(subject):
-            break
-    else:
-        if only is None or COST in only:
-            began = time.perf_counter()
-            cost = costs.cost(subject)
-            results.append(Result(COST, CLAIM, "ok", costs.told(cost), seconds=time.perf_counter() - began))
+    with _one_thread():
+        for property in _wanted(only, thorough):
+            results.append(examine(subject, property))
+            if results[-1].property == "builds" and not _can_be_built(subject):
+                break
+        else:
+            if only is None or COST in only:
+                began = time.perf_counter()
+                cost = costs.cost(subject)
+                results.append(Result(COST, CLAIM, "ok", costs.told(cost), seconds=time.perf_counter() - began))
     return Report(subject.id, subject.slot, subject.source, tuple(results), cost)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """The models are tiny: threads would only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _wanted(only: Collection[str] | None, thorough: bool) -> list[Property]:

@@ -1,0 +1,39 @@
+"""argparse for all commands: a sentence in place of the usage, and the nearest flag for one that does not exist."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    def __init__(self, prog: str, description: str, epilog: str | None = None) -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def stray(self, word: str) -> str:
+        """What to say of a word that stands behind no flag."""
+        return f"{word!r} belongs behind a flag"
+
+    def error(self, message: str) -> NoReturn:
+        _, unknown, arguments = message.partition("unrecognized arguments: ")
+        if unknown:
+            from zoo.errors import nearest
+
+            flags = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
+            first = arguments.split()[0]
+            is_flag = first.startswith("-")
+            message = f"there is no {first}{nearest(first.partition('=')[0], flags)}" if is_flag else self.stray(first)
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+class GinParser(Parser):
+    """… of a command that takes Gin files."""
+
+    def stray(self, word: str) -> str:
+        return f"{word} belongs behind a flag: --set {word}" if "=" in word else f"write --gin {word}"
