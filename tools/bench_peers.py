@@ -140,6 +140,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--compiled", action="store_true", help="also measure the zoo's stack under torch.compile")
+    parser.add_argument(
+        "--default", action="store_true", help="peers without the allocator settings that zoo's own commands set"
+    )
     options = parser.parse_args()
     arms: dict[str, Callable[[], Step]] = {
         "zoo": zoo,
@@ -152,7 +155,8 @@ def main() -> None:
         arms["zoo, compiled"] = functools.partial(zoo, True)
     if importlib.util.find_spec("x_transformers"):
         arms["x-transformers"] = x_transformers
-    found = compare(arms, rounds=options.rounds, threads=options.threads)
+    peers = [name for name in arms if not name.startswith(("zoo", "GEMM"))]
+    found = compare(arms, rounds=options.rounds, threads=options.threads, as_they_come=peers if options.default else ())
     ours = found["zoo"]
     peak = [2 * GEMM**3 / s for s in found.pop("GEMM").seconds]
     print(f"{'model':28} {'zoo is faster by':>16} {'memory MB':>10} {'zoo uses':>9}")

@@ -6,11 +6,13 @@ round count.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
+import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -48,17 +50,44 @@ def _work(build: Build, steps: int, warm_up: int, threads: int, pipe: Connection
         pipe.send((time.perf_counter() - start) / steps)
 
 
+@contextlib.contextmanager
+def _environment(ours: bool) -> Iterator[None]:
+    """Start processes with or without the settings of zoo-train's own environment."""
+    from zoo.cli.train import ENVIRONMENT
+
+    before = dict(os.environ)
+    for name, value in ENVIRONMENT.items():
+        os.environ.pop(name, None)
+        if ours:
+            os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
 def compare(
-    arms: Mapping[str, Build], *, rounds: int = 7, steps: int = 1, warm_up: int = 2, threads: int = 2
+    arms: Mapping[str, Build],
+    *,
+    rounds: int = 7,
+    steps: int = 1,
+    warm_up: int = 2,
+    threads: int = 2,
+    as_they_come: Collection[str] = (),
 ) -> dict[str, Measured]:
-    """Seconds a step of every arm in every round, and the memory it took."""
+    """Seconds a step of every arm in every round, and the memory it took.
+
+    Arms run in the environment that `tools/run` and the commands set; those that are named run without it.
+    """
     context = multiprocessing.get_context("spawn")
     pipes, workers = {}, []
     memory: dict[str, float] = {}
     for name, build in arms.items():  # one after the other: warm-up must not compete
         ours, theirs = context.Pipe()
         worker = context.Process(target=_work, args=(build, steps, warm_up, threads, theirs), daemon=True)
-        worker.start()
+        with _environment(name not in as_they_come):
+            worker.start()
         theirs.close()
         try:
             memory[name] = ours.recv()
