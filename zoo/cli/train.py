@@ -28,11 +28,11 @@ The same command again continues a run that was interrupted, from its last check
 """
 
 # Large blocks stay with the process instead of going back to the system at each step, which costs a fifth of the time;
-# threads that wait for each other sleep: on a machine with other work, spinning makes a step several times longer.
+# threads that wait for each other soon sleep: beside other work, spinning on makes a step several times longer.
 ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "4294967296",
-    "OMP_WAIT_POLICY": "PASSIVE",
+    "GOMP_SPINCOUNT": "3000",
 }
 RESTARTED = "ZOO_TRAIN_RESTARTED"
 
