@@ -14,11 +14,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
-def _plain() -> bool:
-    """Whether the plain formula serves best: without gradients nothing is saved, and a compiler sees through it."""
-    return torch.compiler.is_compiling() or not torch.is_grad_enabled()
-
-
 def _with_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     """The tensors in the type that autocast wants for a matrix product; as they are without autocast."""
     kind = tensors[0].device.type
@@ -111,7 +106,7 @@ class _SwiGLU(torch.autograd.Function):
 
 def swiglu(gate_up: Tensor, down: Tensor) -> Tensor:
     """(silu(gate) ⊙ up) downᵀ from the joined gate and up (…, 2F)."""
-    if _plain():
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():  # without gradients nothing is saved anyway
         gate, up = gate_up.chunk(2, dim=-1)
         return F.linear(F.silu(gate) * up, down)
     return _SwiGLU.apply(gate_up, down)

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 PROGRAM = "zoo-bench"
 EPILOG = """\
 examples:
-  zoo-bench --gin v1_m3 --seeds 3                       a method against its baselines (several --gin: a combination)
+  zoo-bench --gin METHOD --seeds 3                      a method against its baselines (several --gin: a combination)
   zoo-bench --suite v1 --plan                           what a suite will run, and how long it should take
   zoo-bench --suite v1 --jobs 2                         … and run it; the same command again goes on where it was
-  zoo-bench --suite v1 --methods v1_m3,v1_m4            … some of its methods
+  zoo-bench --suite v1 --methods ONE,OTHER              … some of its methods
   zoo-report bench                                      the report again, from the store
 """
 
@@ -73,7 +73,7 @@ def _bench(options: argparse.Namespace) -> int:
     if options.jobs < 1:
         raise ZooError(f"--jobs {options.jobs} must be at least 1")
     if not options.gin and not options.suite and not options.methods:
-        raise ZooError("name a method (--gin v1_m3 …) or a suite (--suite v1)")
+        raise ZooError("name a method (--gin METHOD, see zoo-plugins) or a suite (--suite NAME)")
     arms, suite = chosen(options)
     if options.plan:
         _plan(arms, suite, options)
