@@ -283,6 +283,14 @@ def wait_for(reached: Any, process: subprocess.Popen[str], seconds: float = 90) 
 # --- a terminal
 
 
+def drawn_on(terminal: int) -> str:
+    """All that was written to a terminal, which hands it out in pieces."""
+    pieces = b""
+    while select.select([terminal], [], [], 0.2)[0]:
+        pieces += os.read(terminal, 65536)
+    return pieces.decode()
+
+
 def test_on_a_terminal_it_draws_a_bar_with_loss_speed_and_time_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,9 +302,7 @@ def test_on_a_terminal_it_draws_a_bar_with_loss_speed_and_time_left(
         monkeypatch.setenv("COLUMNS", "120")
         monkeypatch.setattr(sys, "stderr", terminal)
         train.run(training.config(tmp_path), tmp_path / "run")  # type: ignore[arg-type]
-        drawn = ""
-        while select.select([ours], [], [], 0.2)[0]:
-            drawn += os.read(ours, 65536).decode()
+        drawn = drawn_on(ours)
     os.close(ours)
     assert "12/12" in drawn and re.search(r"loss \d\.\d{3}", drawn) and "tokens/s" in drawn
     assert re.search(r"\d+:\d\d", drawn)
@@ -316,6 +322,6 @@ def test_the_table_on_a_terminal(finished: tuple[Path, str, str], monkeypatch: p
         monkeypatch.setenv("COLUMNS", "200")
         summary.show(found, run)
         terminal.flush()
-        drawn = os.read(ours, 65536).decode()
+        drawn = drawn_on(ours)
     os.close(ours)
     assert "│" in drawn and "valid loss" in drawn and f"tensorboard --logdir {run}" in drawn
