@@ -100,7 +100,7 @@ class _SwiGLU(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             inner = silu.mul_(up)
             d_down = (grad.flatten(0, -2).T @ inner.flatten(0, -2).to(grad.dtype)).to(down.dtype)
-        d_gate.copy_(torch.ops.aten.silu_backward(d_inner.mul_(up), gate))
+        torch.ops.aten.silu_backward.grad_input(d_inner.mul_(up), gate, grad_input=d_gate)
         return d_gate_up, d_down
 
 
@@ -190,18 +190,16 @@ class _LinearCrossEntropy(torch.autograd.Function):
             logits = (chunk @ compute_w.T).to(total.dtype)
             counted = wanted != IGNORED
             picked = wanted.where(counted, 0)[:, None]
-            norm = logits.logsumexp(dim=-1, keepdim=True)
-            total += ((norm - logits.gather(1, picked)).squeeze(1) * counted).sum()
-            if d_x is None and d_w is None:
-                continue
-            probabilities = logits.sub_(norm).exp_()
-            probabilities.scatter_add_(1, picked, probabilities.new_full(picked.shape, -1.0))
-            factor = counted[:, None].to(total.dtype) * scale
-            d_logits = probabilities.mul_(factor).to(compute_x.dtype)
+            target, top = logits.gather(1, picked), logits.amax(dim=-1, keepdim=True)
+            shares = logits.sub_(top).exp_()  # softmax times its sum: dividing two thin products is cheaper
+            sums = shares.sum(dim=-1, keepdim=True)
+            total += ((top + sums.log() - target).squeeze(1) * counted).sum()
+            shares.scatter_add_(1, picked, -sums)
+            d_logits, factor = shares.to(compute_x.dtype), scale * counted[:, None] / sums
             if d_x is not None:
-                torch.mm(d_logits, compute_w, out=d_x[rows])
+                d_x[rows] = (d_logits @ compute_w).mul_(factor)
             if d_w is not None:
-                d_w.addmm_(d_logits.T, chunk)
+                d_w.addmm_(d_logits.T, (chunk * factor).to(d_w.dtype))
         ctx.save_for_backward(d_x, d_w)
         ctx.kinds = (x.dtype, weight.dtype)
         return total * scale
