@@ -132,20 +132,23 @@ def test_the_default_folder_is_named_after_the_files_and_the_values(corpus: Path
 # --- the C library's allocator
 
 
-def test_it_starts_again_with_the_allocator_settings_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("load", [0.0, 1000.0])
+def test_it_starts_again_with_the_allocator_settings_once(monkeypatch: pytest.MonkeyPatch, load: float) -> None:
     calls: list[tuple[str, list[str], dict[str, str]]] = []
     monkeypatch.setattr(os, "execve", lambda *given: calls.append(given))
     monkeypatch.setattr(os, "confstr", lambda name: "glibc 2.36")
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "zoo.cli.train", "--gin", "a b"])
-    for name in (*cli.ENVIRONMENT, cli.RESTARTED):
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    for name in (*cli.ENVIRONMENT, "GOMP_SPINCOUNT", cli.RESTARTED):
         monkeypatch.delenv(name, raising=False)
-    cli.keep_large_blocks()
+    cli.prepare_process()
     ((program, given, environment),) = calls
+    assert ("GOMP_SPINCOUNT" in environment) == (load > 0)  # beside other work threads do not spin for long
     assert program == sys.executable and given[1:] == ["-m", "zoo.cli.train", "--gin", "a b"]
     assert cli.ENVIRONMENT.items() <= environment.items()
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    cli.keep_large_blocks()
+    cli.prepare_process()
     assert len(calls) == 1
 
 
@@ -156,7 +159,7 @@ def test_settings_of_ones_own_are_left_alone(monkeypatch: pytest.MonkeyPatch, na
     for each in (*cli.ENVIRONMENT, cli.RESTARTED):
         monkeypatch.delenv(each, raising=False)
     monkeypatch.setenv(name, "1000")
-    cli.keep_large_blocks()
+    cli.prepare_process()
     assert calls[0][2][name] == "1000"
 
 
@@ -165,7 +168,7 @@ def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.delenv(each, raising=False)
     monkeypatch.setattr(os, "confstr", lambda name: None)
     monkeypatch.setattr(os, "execve", lambda *given: pytest.fail("started again"))
-    cli.keep_large_blocks()
+    cli.prepare_process()
 
 
 # --- training

@@ -50,11 +50,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
-    from zoo.cli.train import keep_large_blocks
+    from zoo.cli.train import prepare_process
     from zoo.errors import ZooError
 
     if argv is None:
-        keep_large_blocks()
+        prepare_process()
     try:
         return _bench(options)
     except ZooError as error:

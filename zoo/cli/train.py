@@ -27,12 +27,12 @@ examples:
 The same command again continues a run that was interrupted, from its last checkpoint.
 """
 
-# Large blocks stay with the process instead of going back to the system at each step, which costs a fifth of the time;
-# threads that wait for each other soon sleep: beside other work, spinning on makes a step several times longer.
+# Large blocks stay with the process instead of going back to the system at each step, which costs a fifth of the time, and
+# stand on large pages where the system offers them.
 ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "4294967296",
-    "GOMP_SPINCOUNT": "3000",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
 RESTARTED = "ZOO_TRAIN_RESTARTED"
 
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{PROGRAM} {zoo.__version__}")
         return 0
     if argv is None:
-        keep_large_blocks()
+        prepare_process()
     if "RANK" in os.environ:  # DDP is told that parameters may be unused, and would warn when none is
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from zoo.errors import ZooError
@@ -132,8 +132,12 @@ def _say(text: str) -> None:
         print(f"{PROGRAM}: {text}", file=sys.stderr)
 
 
-def keep_large_blocks() -> None:
-    """Start again with a C library that keeps large blocks: it reads these settings only when a process starts."""
+def prepare_process() -> None:
+    """Settings of the C library and of its threads, before torch is there: the first are read only when a process starts."""
+    if os.getloadavg()[0] > (os.cpu_count() or 1) / 2:
+        # Threads wait for each other by spinning: best on a machine of one's own, but beside other work a step takes several
+        # times as long, and they had better sleep soon.
+        os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     if RESTARTED in os.environ or all(name in os.environ for name in ENVIRONMENT):
         return
     try:
