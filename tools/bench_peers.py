@@ -68,12 +68,12 @@ def x_transformers() -> Step:
         heads=HEADS,
         attn_dim_head=WIDTH // HEADS,
         rotary_pos_emb=True,
+        rotary_emb_dim=WIDTH // HEADS,
         use_rmsnorm=True,
         attn_flash=True,
         ff_swish=True,
         ff_glu=True,
         ff_no_bias=True,
-        ff_custom_dim=FFN,
         ff_mult=FFN / WIDTH,
     )
     wrapped = TransformerWrapper(

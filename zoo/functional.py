@@ -184,10 +184,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
         d_x = torch.empty_like(compute_x) if ctx.needs_input_grad[0] else None
         d_w = torch.zeros_like(compute_w) if ctx.needs_input_grad[1] else None
         total = x.new_zeros((), dtype=torch.promote_types(x.dtype, torch.float32))
+        space = compute_x.new_empty(min(ROWS_PER_CHUNK, x.size(0)), weight.size(0))
         for start in range(0, x.size(0), ROWS_PER_CHUNK):
             rows = slice(start, start + ROWS_PER_CHUNK)
             chunk, wanted = compute_x[rows], targets[rows]
-            logits = (chunk @ compute_w.T).to(total.dtype)
+            logits = torch.mm(chunk, compute_w.T, out=space[: chunk.size(0)]).to(total.dtype)
             counted = wanted != IGNORED
             picked = wanted.where(counted, 0)[:, None]
             target, top = logits.gather(1, picked), logits.amax(dim=-1, keepdim=True)
