@@ -59,13 +59,13 @@ class Rerun(Residual):
 
 
 v3_m1 = preset(Rerun, "x_{m+1} = f_m + Σ_{i<m} R_i(x_m)", site=FFN, combine="sum")
-v3_m2 = preset(Rerun, "y_m = a_m + Σ_{i<m} M_i(x_m)", site=ATTENTION, combine="sum")
+v3_m2 = preset(Rerun, "y_m = a_m + Σ_{i<m} M_i(x_m)", site=ATTENTION, combine="sum", checkpoint=False)
 v3_m3_1 = preset(Rerun, "x_{m+1} = 1/m [f_m + Σ_{i<m} R_i(x_m)]", site=FFN, combine="mean")
 v3_m3_2 = preset(
     Rerun, "x_{m+1} = Σ softmax(w_m) [R_1 … R_{m−1}, f_m]", starts_as="v3_m3_1", site=FFN, combine="learned"
 )
-v3_m4_1 = preset(Rerun, "y_m = 1/m [a_m + Σ_{i<m} M_i(x_m)]", site=ATTENTION, combine="mean")
+v3_m4_1 = preset(Rerun, "y_m = 1/m [a_m + Σ_{i<m} M_i(x_m)]", site=ATTENTION, combine="mean", checkpoint=False)
 v3_m4_2 = preset(
-    Rerun, "y_m = Σ softmax(w_m) [M_1 … M_{m−1}, a_m]", starts_as="v3_m4_1", site=ATTENTION, combine="learned"
+    Rerun, "y_m = Σ softmax(w_m) [M_1 … M_{m−1}, a_m]", starts_as="v3_m4_1", site=ATTENTION, combine="learned", checkpoint=False
 )
-v3_values = preset(Rerun, "y_m = x_m + a_m + Σ_{i<m} M_i(x_m)", site=ATTENTION, combine="sum", keep_skip=True)
+v3_values = preset(Rerun, "y_m = x_m + a_m + Σ_{i<m} M_i(x_m)", site=ATTENTION, combine="sum", keep_skip=True, checkpoint=False)

@@ -9,6 +9,7 @@ import pytest
 
 from zoo import config
 from zoo.arms import Job, arms_of
+from zoo.bench import training_curve
 from zoo.cli.bench import main
 from zoo.store import Store
 from zoo.suite import Suite
@@ -97,6 +98,8 @@ def test_a_bench_from_end_to_end(settings: list[str], tmp_path: Path, capsys: py
     assert len(results) == 6  # two arms: two rates on the first seed, the better one on the second
     tested = [r for r in results.values() if r.test_loss is not None]
     assert len(tested) == 4 and {r.seed for r in tested} == {1, 2}
+    for run in results.values():
+        assert run.training and run.curve[-1][:3] == run.training[-1][:3] and run.curve[-1][2] > 0
     assert "Verdicts against the plain block" in out and (store / "report.html").exists()
     lines = len((store / "results.jsonl").read_text().splitlines())
     runs = {path: path.stat().st_mtime_ns for path in (store / "runs").glob("*/summary.json")}
@@ -108,6 +111,18 @@ def test_a_bench_from_end_to_end(settings: list[str], tmp_path: Path, capsys: py
     again = tmp_path / "again.gin"
     again.write_text(row["config"])
     assert config.load([again]).text == row["config"]  # a line is enough to run it again
+
+
+def test_the_training_curve_has_the_time_it_took() -> None:
+    rows = [
+        {"step": 10, "tokens": 100, "tokens_per_second": 50.0, "loss": 4.0},
+        {"step": 20, "tokens": 200, "tokens_per_second": 1.0, "loss": 3.0},  # something else was running
+        {"step": 30, "tokens": 300, "tokens_per_second": 100.0, "loss": 2.0},
+    ]
+    points, speed = training_curve(rows)
+    assert points == [(10, 100, 2.0, 4.0), (20, 200, 102.0, 3.0), (30, 300, 103.0, 2.0)]
+    assert speed == 50.0
+    assert training_curve([]) == ([], 0.0)
 
 
 @pytest.mark.parametrize(

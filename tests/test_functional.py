@@ -26,11 +26,19 @@ def test_rms_norm() -> None:
     assert gradcheck(lambda x: rms_norm(x, None, 1e-5), (x,))
 
 
-def test_swiglu() -> None:
-    gate_up, down = randn(2, 3, 12), randn(4, 6)
-    gate, up = gate_up.chunk(2, dim=-1)
-    torch.testing.assert_close(swiglu(gate_up, down), (F.silu(gate) * up) @ down.T)
-    assert gradcheck(swiglu, (gate_up, down))
+@pytest.mark.parametrize("lean", [False, True])
+def test_swiglu(lean: bool) -> None:
+    x, weight, down = randn(2, 3, 5), randn(12, 5), randn(4, 6)
+    gate, up = (x @ weight.T).chunk(2, dim=-1)
+    torch.testing.assert_close(swiglu(x, weight, down, lean), (F.silu(gate) * up) @ down.T)
+    assert gradcheck(lambda *given: swiglu(*given, lean), (x, weight, down))
+    with torch.autocast("cpu", torch.bfloat16):
+        half = swiglu(x.float(), weight.float(), down.float(), lean)
+        assert half.dtype == torch.bfloat16
+    half.float().sum().backward()
+    plain = torch.autograd.grad(((F.silu(gate) * up) @ down.T).sum(), (x, weight, down))
+    for given, wanted in zip((x, weight, down), plain, strict=True):
+        torch.testing.assert_close(given.grad, wanted, rtol=0.1, atol=0.2)
 
 
 def test_rotate_turns_pairs_and_leaves_the_rest() -> None:

@@ -57,7 +57,11 @@ def test_probes_are_numbers_of_each_layer_and_elements_of_short_vectors(tmp_path
     kept.histograms(4, PROBES)
     kept.close()
     (row,) = records.read(tmp_path, "probes")
-    assert row == {"kind": "probes", "step": 4, "probes": {"gate": {"1": 0.5, "2": 1.5}, "skip": {"2": [1.0, 2.0, 6.0]}}}
+    assert row == {
+        "kind": "probes",
+        "step": 4,
+        "probes": {"gate": {"1": 0.5, "2": 1.5}, "skip": {"2": [1.0, 2.0, 6.0]}},
+    }
     assert scalars(tmp_path, "probes/gate/layer_02") == [(4, 1.5)]
     (histogram,) = accumulated(tmp_path).Histograms("probes/skip/layer_02")
     assert (histogram.histogram_value.num, histogram.histogram_value.sum) == (3, 9.0)

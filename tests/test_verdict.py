@@ -42,6 +42,7 @@ def result(name: str, seed: int, loss: float | None, **changed: object) -> Resul
         "blew_up": "",
         "alarm": "",
         "curve": [(5, 50, 0.5, 4.0), (10, 100, 1.0, loss or 9.0)],
+        "training": [(5, 50, 0.5, 4.1), (10, 100, 1.0, loss or 9.0)],
         "probes": {},
         "baselines": {} if baseline else {"none": "baseline"},
         "unigram_entropy": 6.0,

@@ -6,10 +6,11 @@ import contextlib
 import json
 import math
 import os
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from zoo.arms import Arm, Job, plan
 from zoo.errors import ZooError
 from zoo.files import write_atomically
 from zoo.folder import versions
-from zoo.store import Result, Store, best_factor
+from zoo.store import Point, Result, Store, best_factor
 from zoo.suite import Suite
 
 Say = Callable[[str], None]
@@ -166,11 +167,7 @@ def collect(job: Job, folder: Path) -> Result:
     if found is None or not found.over:
         raise ZooError(f"the run of {job.title} did not end: see {folder}")
     arm = job.arm
-    per_step = found.tokens / max(found.steps, 1)
-    curve = [
-        (row["step"], round(row["step"] * per_step), row.get("seconds", math.nan), row["loss"])
-        for row in records.read(folder, "valid")
-    ]
+    training, speed = training_curve(records.read(folder, "train"))
     return Result(
         key=job.key,
         arm=arm.id,
@@ -191,12 +188,13 @@ def collect(job: Job, folder: Path) -> Result:
         test_loss=None,
         bits_per_byte=_number(found.bits_per_byte),
         accuracy=_number(found.accuracy),
-        tokens_per_second=found.tokens_per_second,
+        tokens_per_second=speed or found.tokens_per_second,
         peak_memory=found.peak_memory,
         seconds=found.seconds,
         blew_up=found.blew_up,
         alarm=found.alarm,
-        curve=[(s, t, 0.0 if math.isnan(x) else x, y) for s, t, x, y in curve],
+        curve=[(*_place(row["step"], training), row["loss"]) for row in records.read(folder, "valid")],
+        training=training,
         probes=found.probes,
         baselines=dict(arm.baselines),
         unigram_entropy=found.unigram_entropy,
@@ -205,6 +203,23 @@ def collect(job: Job, folder: Path) -> Result:
         versions=versions(folder),
         stamps=found.stamps,
     )
+
+
+def training_curve(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Point], float]:
+    """The logged training losses with the time they took, and the median of the tokens a second."""
+    points: list[Point] = []
+    tokens, seconds = 0, 0.0
+    for row in rows:
+        seconds += (row["tokens"] - tokens) / row["tokens_per_second"]
+        tokens = row["tokens"]
+        points.append((row["step"], tokens, round(seconds, 3), row["loss"]))
+    return points, statistics.median(row["tokens_per_second"] for row in rows) if rows else 0.0
+
+
+def _place(step: int, training: Sequence[Point]) -> tuple[int, int, float]:
+    """Step, tokens and seconds of the last training point up to this step."""
+    passed = [point for point in training if point[0] <= step]
+    return (step, *passed[-1][1:3]) if passed else (step, 0, 0.0)
 
 
 def _number(value: float) -> float | None:

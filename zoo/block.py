@@ -23,8 +23,9 @@ class FeedForward(nn.Module):
         self.gate_up = nn.Parameter(torch.empty(2 * layer.ffn_dim, layer.width))
         self.down = nn.Parameter(torch.empty(layer.width, layer.ffn_dim))
 
-    def forward(self, x: Tensor) -> Tensor:
-        return swiglu(F.linear(x, self.gate_up), self.down)
+    def forward(self, x: Tensor, lean: bool = False) -> Tensor:
+        """`lean` keeps x alone for backward."""
+        return swiglu(x, self.gate_up, self.down, lean)
 
 
 class Block(nn.Module):
@@ -76,12 +77,12 @@ class Block(nn.Module):
         normed = self.attention_norm(x)
         return self.temporal_mixing(normed, state) if self.temporal_mixing.site == "attention_input" else normed
 
-    def feed_forward(self, y: Tensor, state: State | None) -> Tensor:
+    def feed_forward(self, y: Tensor, state: State | None, lean: bool = False) -> Tensor:
         """The FFN sublayer with its norm, and temporal mixing where that is its site."""
         z = self.ffn_norm(y)
         if self.temporal_mixing.site == "ffn":
             z = self.temporal_mixing(z, state)
-        return self._dropped(self.ffn(z))
+        return self._dropped(self.ffn(z, lean))
 
     def _dropped(self, branch: Tensor) -> Tensor:
         return F.dropout(branch, self.dropout, self.training) if self.dropout else branch
@@ -94,4 +95,4 @@ class Block(nn.Module):
 
     def replay(self, x: Tensor, scores: Scores, values: Tensor, state: State | None) -> Tensor:
         """The FFN's output when the whole layer is run on a new input x."""
-        return self.feed_forward(x + self.replay_attention(x, scores, values, state), state)
+        return self.feed_forward(x + self.replay_attention(x, scores, values, state), state, lean=True)

@@ -6,6 +6,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from zoo.store import Point
 from zoo.verdict import ArmResults, Comparison
 
 if TYPE_CHECKING:
@@ -44,29 +45,32 @@ AXES = {"steps": 0, "tokens": 1, "time (s)": 2}
 
 
 def curves(arms: Sequence[ArmResults], labels: Sequence[str], against: str, title: str) -> Figure:
-    """Validation loss: the mean over seeds, and a band from the best to the worst."""
+    """Training loss, mean over seeds with a band from the best to the worst, and validation loss as points."""
     figure, axes = _figure(7, 4.2)
     for arm, label in zip(arms, labels, strict=True):
-        runs = [run for run in arm.runs if run.curve]
-        length = min((len(run.curve) for run in runs), default=0)
-        if not length:
-            continue
-        if against == "FLOPs":
-            xs = [runs[0].curve[i][1] * runs[0].flops for i in range(length)]
-        else:
-            xs = [sum(run.curve[i][AXES[against]] for run in runs) / len(runs) for i in range(length)]
-        ys = [[run.curve[i][3] for run in runs] for i in range(length)]
         plain = arm.first.match != "method"
         style: dict[str, Any] = {"color": "black", "ls": "--"} if plain else {}
-        (line,) = axes.plot(
-            xs, [sum(y) / len(y) for y in ys], marker="." if length < 20 else "", lw=1.2, label=label, **style
-        )
+        xs, ys = _over_seeds([run.training for run in arm.runs], against, arm.first.flops)
+        (line,) = axes.plot(xs, [sum(y) / len(y) for y in ys], lw=1.0, label=label, **style)
         axes.fill_between(xs, [min(y) for y in ys], [max(y) for y in ys], color=line.get_color(), alpha=0.15, lw=0)
+        xs, ys = _over_seeds([run.curve for run in arm.runs], against, arm.first.flops)
+        axes.plot(xs, [sum(y) / len(y) for y in ys], "o", ms=4, color=line.get_color())
     axes.set_xlabel(against)
-    axes.set_ylabel("validation loss (nats a token)")
+    axes.set_ylabel("loss (nats a token): training, ● validation")
     axes.set_title(title, fontsize=10)
     axes.legend(fontsize=6, ncols=2)
     return figure
+
+
+def _over_seeds(runs: Sequence[Sequence[Point]], against: str, flops: float) -> tuple[list[float], list[list[float]]]:
+    """Where the points stand, and their losses, of all runs that have any."""
+    runs = [run for run in runs if run]
+    columns = list(zip(*runs, strict=False))  # a run that diverged is shorter
+    if against == "FLOPs":
+        xs = [points[0][1] * flops for points in columns]
+    else:
+        xs = [sum(point[AXES[against]] for point in points) / len(points) for points in columns]
+    return xs, [[point[3] for point in points] for points in columns]
 
 
 def loss_against_flops(arms: Sequence[ArmResults], title: str) -> Figure:

@@ -90,26 +90,52 @@ class _SwiGLU(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None]:
         gate_up, down = ctx.saved_tensors
-        gate, up = gate_up.chunk(2, dim=-1)
-        d_inner = grad @ down.to(grad.dtype)
-        silu = F.silu(gate)
-        d_gate_up = torch.empty_like(gate_up)
-        d_gate, d_up = d_gate_up.chunk(2, dim=-1)
-        torch.mul(d_inner, silu, out=d_up)
-        d_down = None
+        return _swiglu_backward(grad, gate_up, down, ctx.needs_input_grad[1])
+
+
+def _swiglu_backward(grad: Tensor, gate_up: Tensor, down: Tensor, for_down: bool) -> tuple[Tensor, Tensor | None]:
+    gate, up = gate_up.chunk(2, dim=-1)
+    d_inner = grad @ down.to(grad.dtype)
+    silu = F.silu(gate)
+    d_gate_up = torch.empty_like(gate_up)
+    d_gate, d_up = d_gate_up.chunk(2, dim=-1)
+    torch.mul(d_inner, silu, out=d_up)
+    d_down = None
+    if for_down:
+        inner = silu.mul_(up)
+        d_down = (grad.flatten(0, -2).T @ inner.flatten(0, -2).to(grad.dtype)).to(down.dtype)
+    torch.ops.aten.silu_backward.grad_input(d_inner.mul_(up), gate, grad_input=d_gate)
+    return d_gate_up, d_down
+
+
+class _LeanSwiGLU(torch.autograd.Function):
+    """The whole FFN from its input, which is all that it saves: gate and up are made again in backward too."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
+        ctx.save_for_backward(x, gate_up, down)
+        gate, up = F.linear(x, gate_up).chunk(2, dim=-1)
+        return F.linear(F.silu(gate).mul_(up), down)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        x, weight, down = ctx.saved_tensors
+        narrow, rows = x.to(grad.dtype), weight.to(grad.dtype)
+        d_gate_up, d_down = _swiglu_backward(grad, F.linear(narrow, rows), down, ctx.needs_input_grad[2])
+        d_x = (d_gate_up @ rows).to(x.dtype) if ctx.needs_input_grad[0] else None
+        d_weight = None
         if ctx.needs_input_grad[1]:
-            inner = silu.mul_(up)
-            d_down = (grad.flatten(0, -2).T @ inner.flatten(0, -2).to(grad.dtype)).to(down.dtype)
-        torch.ops.aten.silu_backward.grad_input(d_inner.mul_(up), gate, grad_input=d_gate)
-        return d_gate_up, d_down
+            d_weight = (d_gate_up.flatten(0, -2).T @ narrow.flatten(0, -2)).to(weight.dtype)
+        return d_x, d_weight, d_down
 
 
-def swiglu(gate_up: Tensor, down: Tensor) -> Tensor:
-    """(silu(gate) ⊙ up) downᵀ from the joined gate and up (…, 2F)."""
+def swiglu(x: Tensor, gate_up: Tensor, down: Tensor, lean: bool = False) -> Tensor:
+    """(silu(gate) ⊙ up) downᵀ, where x gate_upᵀ is gate and up (…, 2F); `lean` saves x alone and makes them again."""
     if torch.compiler.is_compiling() or not torch.is_grad_enabled():  # without gradients nothing is saved anyway
-        gate, up = gate_up.chunk(2, dim=-1)
+        gate, up = F.linear(x, gate_up).chunk(2, dim=-1)
         return F.linear(F.silu(gate) * up, down)
-    return _SwiGLU.apply(gate_up, down)
+    return _LeanSwiGLU.apply(x, gate_up, down) if lean else _SwiGLU.apply(F.linear(x, gate_up), down)
 
 
 # -- Rotary positions ---------------------------------------------------------------------------------------------------

@@ -91,7 +91,9 @@ class LanguageModel(CausalLM):
             )
         state = None if state_bag is None else State(state_bag)
         embedding = F.dropout(self.embed(tokens), self.dropout, self.training and self.dropout > 0)
-        run = self._run_stack if state is None else self._stack  # decoding is not compiled: every length is another graph
+        run = (
+            self._run_stack if state is None else self._stack
+        )  # decoding is not compiled: every length is another graph
         return self.norm(run(embedding, state))
 
     def _stack(self, embedding: Tensor, state: State | None) -> Tensor:

@@ -243,8 +243,9 @@ def _to_hparams(run: Result, folder: Path) -> None:
             writer._get_file_writer().add_summary(summary)
         for name, value in figures.items():
             writer.add_scalar(f"result/{name}", value, run.steps)
-        for step, _, _, loss in run.curve:
-            writer.add_scalar("valid/loss", loss, step)
+        for name, points in (("train", run.training), ("valid", run.curve)):
+            for step, _, _, loss in points:
+                writer.add_scalar(f"{name}/loss", loss, step)
 
 
 def changes(now: Report, before: Report) -> Table:

@@ -80,7 +80,9 @@ def _attend_fused(
     length, keys, groups = q.size(2), k.size(2), q.size(1) // k.size(1)
     if groups > 1 and length == 1:  # the heads of a group as rows, so that the cache is not copied for each of them
         rows = q.reshape(q.size(0), k.size(1), groups, q.size(3))
-        return F.scaled_dot_product_attention(rows, k, v, dropout_p=dropout, scale=scale).view(*q.shape[:-1], v.size(-1))
+        return F.scaled_dot_product_attention(rows, k, v, dropout_p=dropout, scale=scale).view(
+            *q.shape[:-1], v.size(-1)
+        )
     if groups > 1:
         k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
     mask = None
@@ -185,12 +187,14 @@ class _Blocks(torch.autograd.Function):
         v, out, norms, *tensors = ctx.saved_tensors
         rest = iter(tensors)
         terms = _terms([next(rest) if number is None else number for number in ctx.numbers])
-        grads = [[_like(part) for part in term] for term in terms]
+        q, k = terms[0].q, terms[0].k
+        all_q = q.new_empty(*q.shape[:-1], len(terms) * q.size(-1))  # gradients of the concatenated heads:
+        all_k = k.new_zeros(*k.shape[:-1], len(terms) * k.size(-1))  # each term's are a view of them
         d_v = torch.zeros_like(v)
         delta = (grad * out).sum(dim=-1)  # (B, H, T)
         for part in _parts(terms):
             q, k = _join(terms, part)
-            d_q, d_k = torch.empty_like(q), torch.zeros_like(k)
+            d_q, d_k = all_q[part], all_k[part]
             for first, last, keys in _bounds(q, k):
                 rows = slice(first, last)
                 p = _scores(q, k, first, last, keys)
@@ -206,16 +210,11 @@ class _Blocks(torch.autograd.Function):
                 d_s = d_p.sub_(_group(delta[part][:, :, rows, None], k.size(1))).mul_(p)
                 d_q[:, :, rows] = _ungroup(d_s @ k[:, :, :keys], q.size(1))
                 d_k[:, :, :keys] += d_s.mT @ _group(q[:, :, rows], k.size(1))
-            _spread(terms, grads, part, d_q, d_k)
-        return None, None, d_v, *[g for term in grads for g in term]
+        return None, None, d_v, *_spread(terms, all_q, all_k)
 
 
 def _terms(flat: Any) -> list[Term]:
     return [Term(*flat[i : i + 4]) for i in range(0, len(flat), 4)]
-
-
-def _like(part: float | Tensor) -> Tensor | None:
-    return torch.zeros_like(part) if isinstance(part, Tensor) else None
 
 
 def _parts(terms: list[Term]) -> list[slice]:
@@ -264,17 +263,19 @@ def _dropout_mask(like: Tensor, dropout: float, seed: int, part: slice, first: i
     return kept.to(like.dtype).div_(1.0 - dropout)
 
 
-def _spread(terms: list[Term], grads: list[list[Tensor | None]], part: slice, d_q: Tensor, d_k: Tensor) -> None:
-    """From the gradients of the concatenated heads to those of each term's q, k and weights."""
+def _spread(terms: list[Term], d_q: Tensor, d_k: Tensor) -> list[Tensor | None]:
+    """From the gradients of the concatenated heads, which are used up, to those of each term's q, k and weights."""
     width = terms[0].q.size(-1)
-    pieces = zip(terms, grads, d_q.split(width, dim=-1), d_k.split(width, dim=-1), strict=True)
-    for term, (g_q, g_k, g_query, g_key), dq, dk in pieces:
-        assert g_q is not None and g_k is not None
-        query, key = _narrow(term.query, part), _narrow(term.key, part)
-        g_q[part] = _weighted(dq, query)
-        g_k[part] = _weighted(dk, key)
-        for weight, g, x, d in ((term.query, g_query, term.q, dq), (term.key, g_key, term.k, dk)):
-            if g is not None and isinstance(weight, Tensor):
-                target = _narrow(g, part)
-                assert isinstance(target, Tensor)
-                target += (x[part] * d).sum(dim=-1, keepdim=True).sum_to_size(target.shape)
+    grads: list[Tensor | None] = []
+    for term, dq, dk in zip(terms, d_q.split(width, dim=-1), d_k.split(width, dim=-1), strict=True):
+        of_weights = [
+            (x * d).sum(dim=-1, keepdim=True).sum_to_size(weight.shape).to(weight.dtype)
+            if isinstance(weight, Tensor)
+            else None
+            for weight, x, d in ((term.query, term.q, dq), (term.key, term.k, dk))
+        ]
+        for weight, d in ((term.query, dq), (term.key, dk)):
+            if isinstance(weight, Tensor) or weight != 1.0:
+                d.mul_(weight)
+        grads += [dq, dk, *of_weights]
+    return grads

@@ -14,7 +14,7 @@ from typing import Any
 from zoo.errors import ZooError
 
 FILE = "results.jsonl"
-Point = tuple[int, int, float, float]  # step, tokens, seconds, validation loss
+Point = tuple[int, int, float, float]  # step, tokens, seconds of training, loss
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,13 @@ class Result:
     test_loss: float | None
     bits_per_byte: float | None
     accuracy: float | None
-    tokens_per_second: float
+    tokens_per_second: float  # the median over the run: other work on the machine comes and goes
     peak_memory: int
     seconds: float
     blew_up: str
     alarm: str
-    curve: list[Point]
+    curve: list[Point]  # of validation
+    training: list[Point]  # of the batches since the point before
     probes: dict[str, Any]
     baselines: dict[str, str]  # of a method: how matched → the arm
     unigram_entropy: float

@@ -50,7 +50,9 @@ class Summary:
     stamps: dict[str, Any] = field(default_factory=dict)  # started, finished, version, commit
     signal: int = 0  # the one that interrupted it
     alarm: str = ""  # why its figures are not to be trusted
-    leaks: list[str] = field(default_factory=list)  # methods that are declared to see the future, trained with --allow-leak
+    leaks: list[str] = field(
+        default_factory=list
+    )  # methods that are declared to see the future, trained with --allow-leak
 
     @property
     def over(self) -> bool:
