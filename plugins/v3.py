@@ -25,7 +25,7 @@ Combine = Literal["sum", "mean", "learned"]
 class Rerun(Residual):
     """Σ_{i<m} of the layers below, run again on x_m, beside this layer's own branch.
 
-    `checkpoint` makes them once more in backward instead of keeping what they computed: memory then grows with L, not L².
+    At the FFN, `checkpoint` keeps the attention heads' output of each and makes the rest once more in backward.
     """
 
     reads = frozenset({"scores", "blocks"})
@@ -44,8 +44,9 @@ class Rerun(Residual):
     def write(self, site: Site, stream: Tensor, branch: Tensor, history: History) -> Tensor:
         if site != self.site or self.m == 1:
             return stream + branch
-        again = attention_again if site == ATTENTION else layers_again
-        branches = [*again(history, history.current.input, self.checkpoint), branch]
+        x = history.current.input
+        again = attention_again(history, x) if site == ATTENTION else layers_again(history, x, self.checkpoint)
+        branches = [*again, branch]
         if self.w is not None:
             mixed = weighted_sum(self.w.softmax(dim=0), branches)
         else:
@@ -59,13 +60,13 @@ class Rerun(Residual):
 
 
 v3_m1 = preset(Rerun, "x_{m+1} = f_m + Σ_{i<m} R_i(x_m)", site=FFN, combine="sum")
-v3_m2 = preset(Rerun, "y_m = a_m + Σ_{i<m} M_i(x_m)", site=ATTENTION, combine="sum", checkpoint=False)
+v3_m2 = preset(Rerun, "y_m = a_m + Σ_{i<m} M_i(x_m)", site=ATTENTION, combine="sum")
 v3_m3_1 = preset(Rerun, "x_{m+1} = 1/m [f_m + Σ_{i<m} R_i(x_m)]", site=FFN, combine="mean")
 v3_m3_2 = preset(
     Rerun, "x_{m+1} = Σ softmax(w_m) [R_1 … R_{m−1}, f_m]", starts_as="v3_m3_1", site=FFN, combine="learned"
 )
-v3_m4_1 = preset(Rerun, "y_m = 1/m [a_m + Σ_{i<m} M_i(x_m)]", site=ATTENTION, combine="mean", checkpoint=False)
+v3_m4_1 = preset(Rerun, "y_m = 1/m [a_m + Σ_{i<m} M_i(x_m)]", site=ATTENTION, combine="mean")
 v3_m4_2 = preset(
-    Rerun, "y_m = Σ softmax(w_m) [M_1 … M_{m−1}, a_m]", starts_as="v3_m4_1", site=ATTENTION, combine="learned", checkpoint=False
+    Rerun, "y_m = Σ softmax(w_m) [M_1 … M_{m−1}, a_m]", starts_as="v3_m4_1", site=ATTENTION, combine="learned"
 )
-v3_values = preset(Rerun, "y_m = x_m + a_m + Σ_{i<m} M_i(x_m)", site=ATTENTION, combine="sum", keep_skip=True, checkpoint=False)
+v3_values = preset(Rerun, "y_m = x_m + a_m + Σ_{i<m} M_i(x_m)", site=ATTENTION, combine="sum", keep_skip=True)

@@ -5,10 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch.autograd import gradcheck
 
 from zoo import functional
-from zoo.functional import linear_cross_entropy, linear_score, rms_norm, rotary_table, rotate, swiglu
+from zoo.functional import (
+    Rest,
+    linear_cross_entropy,
+    linear_score,
+    rest_of_layer,
+    rms_norm,
+    rotary_table,
+    rotate,
+    swiglu,
+)
 from zoo.sums import taps, weighted_sum
 
 
@@ -26,19 +36,34 @@ def test_rms_norm() -> None:
     assert gradcheck(lambda x: rms_norm(x, None, 1e-5), (x,))
 
 
-@pytest.mark.parametrize("lean", [False, True])
-def test_swiglu(lean: bool) -> None:
-    x, weight, down = randn(2, 3, 5), randn(12, 5), randn(4, 6)
-    gate, up = (x @ weight.T).chunk(2, dim=-1)
-    torch.testing.assert_close(swiglu(x, weight, down, lean), (F.silu(gate) * up) @ down.T)
-    assert gradcheck(lambda *given: swiglu(*given, lean), (x, weight, down))
+def test_swiglu() -> None:
+    gate_up, down = randn(2, 3, 12), randn(4, 6)
+    gate, up = gate_up.chunk(2, dim=-1)
+    torch.testing.assert_close(swiglu(gate_up, down), (F.silu(gate) * up) @ down.T)
+    assert gradcheck(swiglu, (gate_up, down))
+
+
+def test_rest_of_a_layer() -> None:
+    x, heads, weights = randn(2, 3, 4), randn(2, 3, 5), Rest(randn(4, 5), randn(4), randn(12, 4), randn(4, 6))
+
+    def plain(x: Tensor, heads: Tensor, weights: Rest) -> Tensor:
+        normed = F.rms_norm(x + F.linear(heads, weights.out), (4,), weights.gain, 1e-5)
+        gate, up = F.linear(normed, weights.gate_up).chunk(2, dim=-1)
+        return F.linear(F.silu(gate) * up, weights.down)
+
+    torch.testing.assert_close(rest_of_layer(x, heads, weights, 1e-5), plain(x, heads, weights))
+    assert gradcheck(lambda x, heads, *w: rest_of_layer(x, heads, Rest(*w), 1e-5), (x, heads, *weights))
+    narrow = [given.detach().float().requires_grad_() for given in (x, heads, *weights)]
     with torch.autocast("cpu", torch.bfloat16):
-        half = swiglu(x.float(), weight.float(), down.float(), lean)
-        assert half.dtype == torch.bfloat16
-    half.float().sum().backward()
-    plain = torch.autograd.grad(((F.silu(gate) * up) @ down.T).sum(), (x, weight, down))
-    for given, wanted in zip((x, weight, down), plain, strict=True):
-        torch.testing.assert_close(given.grad, wanted, rtol=0.1, atol=0.2)
+        half = rest_of_layer(narrow[0], narrow[1], Rest(*narrow[2:]), 1e-5)
+    assert half.dtype == torch.bfloat16
+    half.float().square().sum().backward()
+    wanted = torch.autograd.grad(plain(x, heads, weights).square().sum(), (x, heads, *weights))
+    for given, gradient in zip(narrow, wanted, strict=True):
+        assert given.grad is not None and given.grad.dtype == torch.float32
+        torch.testing.assert_close(
+            given.grad.double() / gradient.abs().max(), gradient / gradient.abs().max(), rtol=0, atol=0.1
+        )
 
 
 def test_rotate_turns_pairs_and_leaves_the_rest() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from zoo.attention import Attention, RMSNorm
 from zoo.errors import ConfigError
 from zoo.extension import ATTENTION, FFN, AttentionInputs, Layer, Residual, TemporalMixing
-from zoo.functional import swiglu
+from zoo.functional import Rest, rest_of_layer, swiglu
 from zoo.history import History, Pattern, Record
 from zoo.scores import Scores, attend
 from zoo.state import State
@@ -23,9 +24,8 @@ class FeedForward(nn.Module):
         self.gate_up = nn.Parameter(torch.empty(2 * layer.ffn_dim, layer.width))
         self.down = nn.Parameter(torch.empty(layer.width, layer.ffn_dim))
 
-    def forward(self, x: Tensor, lean: bool = False) -> Tensor:
-        """`lean` keeps x alone for backward."""
-        return swiglu(x, self.gate_up, self.down, lean)
+    def forward(self, x: Tensor) -> Tensor:
+        return swiglu(F.linear(x, self.gate_up), self.down)
 
 
 class Block(nn.Module):
@@ -77,12 +77,12 @@ class Block(nn.Module):
         normed = self.attention_norm(x)
         return self.temporal_mixing(normed, state) if self.temporal_mixing.site == "attention_input" else normed
 
-    def feed_forward(self, y: Tensor, state: State | None, lean: bool = False) -> Tensor:
+    def feed_forward(self, y: Tensor, state: State | None) -> Tensor:
         """The FFN sublayer with its norm, and temporal mixing where that is its site."""
         z = self.ffn_norm(y)
         if self.temporal_mixing.site == "ffn":
             z = self.temporal_mixing(z, state)
-        return self._dropped(self.ffn(z, lean))
+        return self._dropped(self.ffn(z))
 
     def _dropped(self, branch: Tensor) -> Tensor:
         return F.dropout(branch, self.dropout, self.training) if self.dropout else branch
@@ -95,4 +95,12 @@ class Block(nn.Module):
 
     def replay(self, x: Tensor, scores: Scores, values: Tensor, state: State | None) -> Tensor:
         """The FFN's output when the whole layer is run on a new input x."""
-        return self.feed_forward(x + self.replay_attention(x, scores, values, state), state, lean=True)
+        return self.feed_forward(x + self.replay_attention(x, scores, values, state), state)
+
+    def lean_replay(self, x: Tensor, scores: Scores, values: Tensor, state: State | None) -> Tensor:
+        """The same, keeping the heads' output alone for backward; all behind it is made again there."""
+        if self.dropout or self.temporal_mixing.site == "ffn" or torch.compiler.is_compiling():
+            return checkpoint(self.replay, x, scores, values, state, use_reentrant=False)
+        heads = attend(scores, values).transpose(1, 2).flatten(2)
+        weights = Rest(self.attention.out, self.ffn_norm.gain, self.ffn.gate_up, self.ffn.down)
+        return rest_of_layer(x, heads, weights, self.ffn_norm.eps)

@@ -6,12 +6,15 @@ compiler fuses and recomputes by itself.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+T = TypeVar("T")
 
 
 def _with_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -48,18 +51,24 @@ class _RMSNorm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, gain, scale = ctx.saved_tensors
-        normed = x * scale
-        d_gain = None
-        if gain is not None:
-            product = grad * normed
-            if ctx.needs_input_grad[1]:
-                d_gain = product.sum(dim=tuple(range(product.dim() - 1))).to(gain.dtype)
-            along = torch.matmul(product, gain.to(product.dtype)).unsqueeze(-1) / x.size(-1)
-            d_x = torch.addcmul(grad * gain, normed, along, value=-1.0).mul_(scale)
-        else:
-            along = (grad * normed).mean(dim=-1, keepdim=True)
-            d_x = torch.addcmul(grad, normed, along, value=-1.0).mul_(scale)
-        return d_x.to(x.dtype), d_gain, None
+        return *_rms_norm_backward(grad, x, gain, scale, ctx.needs_input_grad[1]), None
+
+
+def _rms_norm_backward(
+    grad: Tensor, x: Tensor, gain: Tensor | None, scale: Tensor, for_gain: bool
+) -> tuple[Tensor, Tensor | None]:
+    normed = x * scale
+    d_gain = None
+    if gain is not None:
+        product = grad * normed
+        if for_gain:
+            d_gain = product.sum(dim=tuple(range(product.dim() - 1))).to(gain.dtype)
+        along = torch.matmul(product, gain.to(product.dtype)).unsqueeze(-1) / x.size(-1)
+        d_x = torch.addcmul(grad * gain, normed, along, value=-1.0).mul_(scale)
+    else:
+        along = (grad * normed).mean(dim=-1, keepdim=True)
+        d_x = torch.addcmul(grad, normed, along, value=-1.0).mul_(scale)
+    return d_x.to(x.dtype), d_gain
 
 
 def rms_norm(x: Tensor, gain: Tensor | None, eps: float) -> Tensor:
@@ -103,39 +112,80 @@ def _swiglu_backward(grad: Tensor, gate_up: Tensor, down: Tensor, for_down: bool
     d_down = None
     if for_down:
         inner = silu.mul_(up)
-        d_down = (grad.flatten(0, -2).T @ inner.flatten(0, -2).to(grad.dtype)).to(down.dtype)
+        d_down = _weight_gradient(grad, inner.to(grad.dtype), down)
     torch.ops.aten.silu_backward.grad_input(d_inner.mul_(up), gate, grad_input=d_gate)
     return d_gate_up, d_down
 
 
-class _LeanSwiGLU(torch.autograd.Function):
-    """The whole FFN from its input, which is all that it saves: gate and up are made again in backward too."""
+def swiglu(gate_up: Tensor, down: Tensor) -> Tensor:
+    """(silu(gate) ⊙ up) downᵀ from the joined gate and up (…, 2F)."""
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():  # without gradients nothing is saved anyway
+        gate, up = gate_up.chunk(2, dim=-1)
+        return F.linear(F.silu(gate) * up, down)
+    return _SwiGLU.apply(gate_up, down)
+
+
+# -- What follows attention in a layer: FFN(N(x + heads Wᵀ)) ------------------------------------------------------------
+
+
+class Rest(NamedTuple):
+    """The weights of a layer behind its attention."""
+
+    out: Tensor
+    gain: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+def make_again(part: Callable[..., T], *given: Any) -> T:
+    """What backward makes once more in order not to keep it goes through here: the counter of FLOPs tells it by that."""
+    return part(*given)
+
+
+def _up_to_gate(
+    x: Tensor, heads: Tensor, out: Tensor, gain: Tensor, gate_up: Tensor, eps: float, kind: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """y, 1/rms of y, the normed y, and the joined gate and up; products are taken in `kind`."""
+    y = x + F.linear(heads.to(kind), out.to(kind))
+    scale = inverse_rms(y, eps)
+    z = (y * scale).mul_(gain).to(kind)
+    return y, scale, z, F.linear(z, gate_up.to(kind))
+
+
+class _LeanRest(torch.autograd.Function):
+    """Saves x and the heads: both are there anyway when layers are run again on one input."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
-        ctx.save_for_backward(x, gate_up, down)
-        gate, up = F.linear(x, gate_up).chunk(2, dim=-1)
-        return F.linear(F.silu(gate).mul_(up), down)
+    def forward(ctx: Any, x: Tensor, heads: Tensor, eps: float, *weights: Tensor) -> Tensor:
+        out, gain, gate_up, down = weights
+        (like,) = _with_autocast(x)
+        ctx.kind, ctx.eps = like.dtype, eps
+        ctx.save_for_backward(x, heads, *weights)
+        gate, up = _up_to_gate(x, heads, out, gain, gate_up, eps, ctx.kind)[-1].chunk(2, dim=-1)
+        return F.linear(F.silu(gate).mul_(up), down.to(ctx.kind))
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        x, weight, down = ctx.saved_tensors
-        narrow, rows = x.to(grad.dtype), weight.to(grad.dtype)
-        d_gate_up, d_down = _swiglu_backward(grad, F.linear(narrow, rows), down, ctx.needs_input_grad[2])
-        d_x = (d_gate_up @ rows).to(x.dtype) if ctx.needs_input_grad[0] else None
-        d_weight = None
-        if ctx.needs_input_grad[1]:
-            d_weight = (d_gate_up.flatten(0, -2).T @ narrow.flatten(0, -2)).to(weight.dtype)
-        return d_x, d_weight, d_down
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, heads, out, gain, gate_up, down = ctx.saved_tensors
+        needed, kind = ctx.needs_input_grad, ctx.kind
+        y, scale, z, product = make_again(_up_to_gate, x, heads, out, gain, gate_up, ctx.eps, kind)
+        d_product, d_down = _swiglu_backward(grad, product, down, needed[6])
+        d_gate_up = _weight_gradient(d_product, z, gate_up) if needed[5] else None
+        d_z = (d_product @ gate_up.to(kind)).to(y.dtype)
+        d_y, d_gain = _rms_norm_backward(d_z, y, gain, scale, needed[4])
+        narrow = d_y.to(kind)
+        d_out = _weight_gradient(narrow, heads.to(kind), out) if needed[3] else None
+        return d_y, (narrow @ out.to(kind)).to(heads.dtype), None, d_out, d_gain, d_gate_up, d_down
 
 
-def swiglu(x: Tensor, gate_up: Tensor, down: Tensor, lean: bool = False) -> Tensor:
-    """(silu(gate) ⊙ up) downᵀ, where x gate_upᵀ is gate and up (…, 2F); `lean` saves x alone and makes them again."""
-    if torch.compiler.is_compiling() or not torch.is_grad_enabled():  # without gradients nothing is saved anyway
-        gate, up = F.linear(x, gate_up).chunk(2, dim=-1)
-        return F.linear(F.silu(gate) * up, down)
-    return _LeanSwiGLU.apply(x, gate_up, down) if lean else _SwiGLU.apply(F.linear(x, gate_up), down)
+def _weight_gradient(grad: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    return (grad.flatten(0, -2).T @ x.flatten(0, -2)).to(weight.dtype)
+
+
+def rest_of_layer(x: Tensor, heads: Tensor, weights: Rest, eps: float) -> Tensor:
+    """FFN(N(x + heads outᵀ)), for x (B, T, D) and heads (B, T, H·d). All but these two is made again in backward."""
+    return _LeanRest.apply(x, heads, eps, *weights)
 
 
 # -- Rotary positions ---------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from zoo import scores
 from zoo.errors import PluginError, ZooError
 from zoo.extension import ScoreMixing
+from zoo.functional import make_again
 from zoo.model import LanguageModel
 from zoo.plugins import SLOTS
 
@@ -196,18 +197,18 @@ class _Phases:
 
     @property
     def parents(self) -> set[str]:
-        return {ALL, AGAIN} if _inside_checkpoint() else {ALL}
+        return {ALL, AGAIN} if _made_again() else {ALL}
 
 
-def _inside_checkpoint() -> bool:
-    """Whether backward is under way and, within it, a checkpointed function is run again."""
+def _made_again() -> bool:
+    """Whether backward is under way and, within it, something is made again that was not kept."""
     frame = sys._getframe()
     inside = False
     while frame := frame.f_back:  # type: ignore[assignment]
         file = frame.f_code.co_filename
         if file == torch.autograd.graph.__file__:  # from here the engine was called
             return inside
-        inside = inside or file == torch.utils.checkpoint.__file__
+        inside = inside or file == torch.utils.checkpoint.__file__ or frame.f_code is make_again.__code__
     return False
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint as recompute
 
 from zoo.block import Block
 from zoo.functional import rms_norm
@@ -18,27 +17,22 @@ from zoo.history import History
 from zoo.state import State
 
 
-def attention_again(history: History, x: Tensor, checkpoint: bool = True) -> list[Tensor]:
+def attention_again(history: History, x: Tensor) -> list[Tensor]:
     """The attention output of every layer below on the input x (B, T, D)."""
-    return _again(Block.replay_attention, history, x, checkpoint)
+    return _again(Block.replay_attention, history, x)
 
 
 def layers_again(history: History, x: Tensor, checkpoint: bool = True) -> list[Tensor]:
-    """The FFN output of every layer below on the input x (B, T, D)."""
-    return _again(Block.replay, history, x, checkpoint)
+    """The FFN output of every layer below on the input x (B, T, D); `checkpoint` keeps little of them for backward."""
+    return _again(Block.lean_replay if checkpoint and torch.is_grad_enabled() else Block.replay, history, x)
 
 
-def _again(replay: Callable[..., Tensor], history: History, x: Tensor, checkpoint: bool) -> list[Tensor]:
+def _again(replay: Callable[..., Tensor], history: History, x: Tensor) -> list[Tensor]:
     # What a layer keeps for decoding when it is run for the layer under way stays apart from what it keeps for itself.
     state = None if history.state is None else history.state.inside(len(history.blocks) + 1)
     values = joined_values(history.blocks, x, state)
-    done = []
-    for block, scores, v in zip(history.blocks, history.scores, values, strict=True):
-        if checkpoint and torch.is_grad_enabled():
-            done.append(recompute(replay, block, x, scores, v, state, use_reentrant=False))
-        else:
-            done.append(replay(block, x, scores, v, state))
-    return done
+    each = zip(history.blocks, history.scores, values, strict=True)
+    return [replay(block, x, scores, v, state) for block, scores, v in each]
 
 
 def joined_values(blocks: tuple[Block, ...], x: Tensor, state: State | None) -> list[Tensor]:
