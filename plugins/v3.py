@@ -9,6 +9,7 @@ or weighted by softmax(w_m), and take the place of the stream, unless `keep_skip
 
 from __future__ import annotations
 
+import functools
 from typing import Literal
 
 import torch
@@ -17,7 +18,6 @@ from torch import Tensor, nn
 from zoo.extension import ATTENTION, FFN, Layer, Residual, Site, hint, preset
 from zoo.history import History
 from zoo.replay import attention_again, layers_again
-from zoo.sums import weighted_sum
 
 Combine = Literal["sum", "mean", "learned"]
 
@@ -44,15 +44,14 @@ class Rerun(Residual):
     def write(self, site: Site, stream: Tensor, branch: Tensor, history: History) -> Tensor:
         if site != self.site or self.m == 1:
             return stream + branch
-        x = history.current.input
-        again = attention_again(history, x) if site == ATTENTION else layers_again(history, x, self.checkpoint)
-        branches = [*again, branch]
+        x, weights = history.current.input, None
         if self.w is not None:
-            mixed = weighted_sum(self.w.softmax(dim=0), branches)
-        else:
-            mixed = sum(branches[1:], start=branches[0])
-            if self.combine == "mean":
-                mixed = mixed / self.m
+            *weights, own = self.w.softmax(dim=0).unbind()
+            branch = branch * own
+        again = functools.partial(layers_again, checkpoint=self.checkpoint) if site == FFN else attention_again
+        mixed = sum(again(history, x, weights), start=branch)
+        if self.combine == "mean":
+            mixed = mixed / self.m
         return stream + mixed if self.keep_skip else mixed
 
     def probes(self) -> dict[str, Tensor]:

@@ -27,6 +27,11 @@ class RMSNorm(nn.Module):
         return rms_norm(x, self.gain, self.eps)
 
 
+def times(matrix: Tensor, weight: Tensor | None) -> Tensor:
+    """A projection whose output is to be weighted: on the matrix the weight costs less than on the output."""
+    return matrix if weight is None else matrix * weight
+
+
 @functools.lru_cache(maxsize=16)
 def _table(room: int, head_dim: int, theta: float, device: torch.device) -> Tensor:
     with torch.inference_mode(False):  # the table outlives the pass that makes it, and training may come next
@@ -94,6 +99,6 @@ class Attention(nn.Module):
     def keep_values(self, v: Tensor, state: State | None) -> Tensor:
         return v if state is None else state.append(self, "v", v, dim=2)
 
-    def join(self, heads: Tensor) -> Tensor:
-        """(B, H, T, d) → (B, T, D)."""
-        return F.linear(heads.transpose(1, 2).flatten(2), self.out)
+    def join(self, heads: Tensor, weight: Tensor | None = None) -> Tensor:
+        """(B, H, T, d) → (B, T, D), times a weight."""
+        return F.linear(heads.transpose(1, 2).flatten(2), times(self.out, weight))

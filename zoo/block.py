@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from zoo.attention import Attention, RMSNorm
+from zoo.attention import Attention, RMSNorm, times
 from zoo.errors import ConfigError
 from zoo.extension import ATTENTION, FFN, AttentionInputs, Layer, Residual, TemporalMixing
 from zoo.functional import Rest, rest_of_layer, swiglu
@@ -89,18 +89,29 @@ class Block(nn.Module):
 
     # -- run again on another input, with the attention pattern of the first pass ---------------------------------------
 
-    def replay_attention(self, x: Tensor, scores: Scores, values: Tensor, state: State | None) -> Tensor:
-        """The attention sublayer's output on a new input x, whose values (B, Hkv, S, d) have been made."""
-        return self._dropped(self.attention.join(attend(scores, values)))
+    def replay_attention(
+        self, x: Tensor, scores: Scores, values: Tensor, state: State | None, weight: Tensor | None = None
+    ) -> Tensor:
+        """The attention sublayer's output on a new input x, whose values (B, Hkv, S, d) have been made, times a weight.
 
-    def replay(self, x: Tensor, scores: Scores, values: Tensor, state: State | None) -> Tensor:
-        """The FFN's output when the whole layer is run on a new input x."""
-        return self.feed_forward(x + self.replay_attention(x, scores, values, state), state)
+        The weight goes into the output projection: nothing need be kept for its gradient.
+        """
+        return self._dropped(self.attention.join(attend(scores, values), weight))
 
-    def lean_replay(self, x: Tensor, scores: Scores, values: Tensor, state: State | None) -> Tensor:
+    def replay(
+        self, x: Tensor, scores: Scores, values: Tensor, state: State | None, weight: Tensor | None = None
+    ) -> Tensor:
+        """The FFN's output when the whole layer is run on a new input x, times a weight."""
+        f = self.feed_forward(x + self.replay_attention(x, scores, values, state), state)
+        return f if weight is None else f * weight
+
+    def lean_replay(
+        self, x: Tensor, scores: Scores, values: Tensor, state: State | None, weight: Tensor | None = None
+    ) -> Tensor:
         """The same, keeping the heads' output alone for backward; all behind it is made again there."""
-        if self.dropout or self.temporal_mixing.site == "ffn" or torch.compiler.is_compiling():
-            return checkpoint(self.replay, x, scores, values, state, use_reentrant=False)
+        mixes = self.temporal_mixing.site == "ffn" and type(self.temporal_mixing) is not TemporalMixing
+        if mixes or self.dropout or torch.compiler.is_compiling():
+            return checkpoint(self.replay, x, scores, values, state, weight, use_reentrant=False)
         heads = attend(scores, values).transpose(1, 2).flatten(2)
-        weights = Rest(self.attention.out, self.ffn_norm.gain, self.ffn.gate_up, self.ffn.down)
+        weights = Rest(self.attention.out, self.ffn_norm.gain, self.ffn.gate_up, times(self.ffn.down, weight))
         return rest_of_layer(x, heads, weights, self.ffn_norm.eps)

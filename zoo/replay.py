@@ -5,7 +5,7 @@ The pattern is never stored: each layer attends once more with the queries and k
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -16,23 +16,28 @@ from zoo.functional import rms_norm
 from zoo.history import History
 from zoo.state import State
 
-
-def attention_again(history: History, x: Tensor) -> list[Tensor]:
-    """The attention output of every layer below on the input x (B, T, D)."""
-    return _again(Block.replay_attention, history, x)
+Weights = Sequence[Tensor] | None  # a number a layer, by which its output is multiplied
 
 
-def layers_again(history: History, x: Tensor, checkpoint: bool = True) -> list[Tensor]:
-    """The FFN output of every layer below on the input x (B, T, D); `checkpoint` keeps little of them for backward."""
-    return _again(Block.lean_replay if checkpoint and torch.is_grad_enabled() else Block.replay, history, x)
+def attention_again(history: History, x: Tensor, weights: Weights = None) -> list[Tensor]:
+    """The weighted attention output of every layer below on the input x (B, T, D)."""
+    return _again(Block.replay_attention, history, x, weights)
 
 
-def _again(replay: Callable[..., Tensor], history: History, x: Tensor) -> list[Tensor]:
+def layers_again(history: History, x: Tensor, weights: Weights = None, checkpoint: bool = True) -> list[Tensor]:
+    """The weighted FFN output of every layer below on the input x (B, T, D); `checkpoint` keeps little for backward."""
+    replay = Block.lean_replay if checkpoint and torch.is_grad_enabled() else Block.replay
+    return _again(replay, history, x, weights)
+
+
+def _again(replay: Callable[..., Tensor], history: History, x: Tensor, weights: Weights) -> list[Tensor]:
     # What a layer keeps for decoding when it is run for the layer under way stays apart from what it keeps for itself.
     state = None if history.state is None else history.state.inside(len(history.blocks) + 1)
     values = joined_values(history.blocks, x, state)
-    each = zip(history.blocks, history.scores, values, strict=True)
-    return [replay(block, x, scores, v, state) for block, scores, v in each]
+    done = []
+    for i, (block, scores, v) in enumerate(zip(history.blocks, history.scores, values, strict=True)):
+        done.append(replay(block, x, scores, v, state, weights[i] if weights else None))
+    return done
 
 
 def joined_values(blocks: tuple[Block, ...], x: Tensor, state: State | None) -> list[Tensor]:
