@@ -22,7 +22,7 @@ Build = Callable[[], Step]  # must be picklable: a function of a module, or a pa
 
 class Measured(NamedTuple):
     seconds: list[float]  # one a round
-    memory: float  # MB above what the process had before its first step
+    memory: float  # MB that were in use at once, above what the process had before its first step
 
     def ratio(self, other: Measured) -> float:
         return statistics.median(a / b for a, b in zip(self.seconds, other.seconds, strict=True))
@@ -38,11 +38,9 @@ def _work(build: Build, steps: int, warm_up: int, threads: int, pipe: Connection
 
     torch.set_num_threads(threads)
     step = build()
-    gc.collect()
-    before = _status("VmRSS")
     for _ in range(warm_up):
         step()
-    pipe.send(_status("VmHWM") - before)
+    pipe.send(None)
     while pipe.recv():
         start = time.perf_counter()
         for _ in range(steps):
@@ -50,16 +48,30 @@ def _work(build: Build, steps: int, warm_up: int, threads: int, pipe: Connection
         pipe.send((time.perf_counter() - start) / steps)
 
 
+def _weigh(build: Build, threads: int, pipe: Connection) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+    step = build()
+    gc.collect()
+    before = _status("VmRSS")
+    for _ in range(2):
+        step()
+    pipe.send(_status("VmHWM") - before)
+
+
+GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536"}  # what is free goes back to the system: what is left is in use
+
+
 @contextlib.contextmanager
-def _environment(ours: bool) -> Iterator[None]:
-    """Start processes with or without the settings of zoo-train's own environment."""
+def _environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Start processes with these settings in place of those of zoo-train's own environment."""
     from zoo.cli.train import ENVIRONMENT
 
     before = dict(os.environ)
-    for name, value in ENVIRONMENT.items():
+    for name in ENVIRONMENT:
         os.environ.pop(name, None)
-        if ours:
-            os.environ[name] = value
+    os.environ.update(settings)
     try:
         yield
     finally:
@@ -80,20 +92,17 @@ def compare(
 
     Arms run in the environment that `tools/run` and the commands set; those that are named run without it.
     """
-    context = multiprocessing.get_context("spawn")
+    from zoo.cli.train import ENVIRONMENT
+
     pipes, workers = {}, []
     memory: dict[str, float] = {}
     for name, build in arms.items():  # one after the other: warm-up must not compete
-        ours, theirs = context.Pipe()
-        worker = context.Process(target=_work, args=(build, steps, warm_up, threads, theirs), daemon=True)
-        with _environment(name not in as_they_come):
-            worker.start()
-        theirs.close()
-        try:
-            memory[name] = ours.recv()
-        except EOFError:
-            raise SystemExit(f"{name} failed: see above") from None
-        pipes[name] = ours
+        weigher, pipe = _start(_weigh, (build, threads), GIVE_BACK)
+        memory[name] = _answer(pipe, name)
+        weigher.join()
+        worker, pipe = _start(_work, (build, steps, warm_up, threads), {} if name in as_they_come else ENVIRONMENT)
+        _answer(pipe, name)
+        pipes[name] = pipe
         workers.append(worker)
     seconds: dict[str, list[float]] = {name: [] for name in arms}
     for _ in range(rounds):
@@ -105,3 +114,22 @@ def compare(
     for worker in workers:
         worker.join()
     return {name: Measured(seconds[name], memory[name]) for name in arms}
+
+
+def _start(
+    work: Callable[..., None], given: tuple[object, ...], settings: Mapping[str, str]
+) -> tuple[multiprocessing.process.BaseProcess, Connection]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=work, args=(*given, theirs), daemon=True)
+    with _environment(settings):
+        process.start()
+    theirs.close()
+    return process, ours
+
+
+def _answer(pipe: Connection, name: str) -> float:
+    try:
+        return pipe.recv()
+    except EOFError:
+        raise SystemExit(f"{name} failed: see above") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -38,41 +38,48 @@ def weighted_sum(weights: Tensor, tensors: Sequence[Tensor]) -> Tensor:
 
 
 class _Taps(torch.autograd.Function):
+    """Saves u and the weights: rows before the start are left out, not padded."""
+
     @staticmethod
-    def forward(ctx: Any, whole: Tensor, weights: Tensor, length: int) -> Tensor:
-        ctx.save_for_backward(whole, weights)
-        ctx.length = length
-        first = whole.size(1) - length
-        total = whole[:, first:] * weights[0]
-        for k in range(1, weights.size(0)):
-            total.addcmul_(whole[:, first - k : whole.size(1) - k], weights[k])
+    def forward(ctx: Any, u: Tensor, weights: Tensor, first: int) -> Tensor:
+        ctx.save_for_backward(u, weights)
+        ctx.first = first
+        total = torch.zeros_like(u) if first else u * weights[0]
+        for k, (late, early) in _shifts(u.size(1), weights.size(0), first):
+            if first or k:
+                total[:, late].addcmul_(u[:, early], weights[k])
         return total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        whole, weights = ctx.saved_tensors
-        first = whole.size(1) - ctx.length
-        d_whole = torch.zeros_like(whole)
-        d_weights = torch.empty_like(weights) if ctx.needs_input_grad[1] else None
-        for k in range(weights.size(0)):
-            there = slice(first - k, whole.size(1) - k)
-            d_whole[:, there].addcmul_(grad, weights[k])
+        u, weights = ctx.saved_tensors
+        d_u = torch.zeros_like(u)
+        d_weights = torch.zeros_like(weights) if ctx.needs_input_grad[1] else None
+        for k, (late, early) in _shifts(u.size(1), weights.size(0), ctx.first):
+            d_u[:, early].addcmul_(grad[:, late], weights[k])
             if d_weights is not None:
-                d_weights[k] = (grad * whole[:, there]).sum(dim=(0, 1) if weights.dim() == 2 else None)
-        return d_whole, d_weights, None
+                d_weights[k] = (grad[:, late] * u[:, early]).sum(dim=(0, 1) if weights.dim() == 2 else None)
+        return d_u, d_weights, None
+
+
+def _shifts(length: int, count: int, first: int) -> Iterator[tuple[int, tuple[slice, slice]]]:
+    """For each tap that reaches into the sequence: the rows that get it, and those that it takes."""
+    for k in range(min(count, length - first)):
+        yield k, (slice(first + k, None), slice(0, length - first - k))
 
 
 def taps(owner: nn.Module, u: Tensor, weights: Tensor, state: State | None, *, first: int = 0) -> Tensor:
     """Σ_k weights[k] ⊙ u_{t−first−k}, with u = 0 before the start, for weights (n,) or (n, D)."""
     n = first + weights.size(0) - 1
-    whole = with_past(state, owner, u, n) if n else u
-    whole = whole[:, : whole.size(1) - first]
     if torch.compiler.is_compiling():
-        ends = range(whole.size(1), whole.size(1) - weights.size(0), -1)
+        whole = with_past(state, owner, u, n) if n else u
+        ends = range(whole.size(1) - first, whole.size(1) - first - weights.size(0), -1)
         slices = [whole[:, end - u.size(1) : end] * w for end, w in zip(ends, weights.unbind(), strict=True)]
         return torch.stack(slices).sum(dim=0)
-    return _Taps.apply(whole, weights, u.size(1))
+    if state is None or not n:
+        return _Taps.apply(u, weights, first)
+    return _Taps.apply(with_past(state, owner, u, n), weights, first)[:, n:]
 
 
 def previous(owner: nn.Module, u: Tensor, state: State | None) -> Tensor:
