@@ -70,9 +70,13 @@ def test_help_is_quick_and_imports_nothing_heavy() -> None:
     assert "--gin FILE" in done.stdout and "--set BINDING" in done.stdout
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--version"]) == 0
-    assert re.fullmatch(r"zoo-train \d+\.\d+\.\d+\n", capsys.readouterr().out)
+def test_version_names_core_and_plugins(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--version"])
+    assert not left.value.code
+    first, *others = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"zoo-train \d+\.\d+\.\d+, plugin interface \d+\.\d+", first)
+    assert any(re.fullmatch(r"  transformer-zoo \d+\.\d+\.\d+: \d+ methods", line) for line in others)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,29 @@ import argparse
 from typing import NoReturn
 
 
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(versions(parser.prog))
+        parser.exit()
+
+
+def versions(program: str) -> str:
+    """The core's version, and that of every distribution with methods."""
+    import zoo
+    from zoo.plugins import find
+
+    methods: dict[str, list[str]] = {}
+    for found in find():
+        methods.setdefault(found.source, []).append(found.id)
+    core = ".".join(map(str, zoo.API_VERSION))
+    lines = [f"{program} {zoo.__version__}, plugin interface {core}"]
+    for source, ids in sorted(methods.items()):
+        lines.append(f"  {source}: {', '.join(ids) if len(ids) <= 5 else f'{len(ids)} methods'}")
+    return "\n".join(lines)
+
+
 class Parser(argparse.ArgumentParser):
-    def __init__(self, prog: str, description: str, epilog: str | None = None) -> None:
+    def __init__(self, prog: str, description: str | None = None, epilog: str | None = None) -> None:
         super().__init__(
             prog=prog,
             description=description,
@@ -15,6 +36,7 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+        self.add_argument("--version", action=_Version, nargs=0, help="print the versions of core and plugins, and exit")
 
     def stray(self, word: str) -> str:
         """What to say of a word that stands behind no flag."""

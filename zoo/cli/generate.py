@@ -65,7 +65,6 @@ def parser() -> argparse.ArgumentParser:
     add("--top-p", type=float, default=1.0, metavar="P", help="only the likeliest tokens that make up the part P")
     add("--no-cache", action="store_true", help="run the whole text again for every token: slow, the same text")
     add("--json", action="store_true", help="one JSON object a line: prompt, sample, text, tokens, ended")
-    add("--version", action="store_true", help="print the version and exit")
     return made
 
 
@@ -73,11 +72,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the answer is its exit code."""
     made = parser()
     arguments = made.parse_args(argv)
-    if arguments.version:
-        import zoo
-
-        print(f"{PROGRAM} {zoo.__version__}")
-        return 0
     if arguments.run is None:
         made.error("name the folder of a run: --run RUN")
     from zoo.errors import ZooError

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.cli import plugin_commands
+from zoo.cli.arguments import Parser
 
 if TYPE_CHECKING:
     from zoo.plugin_states import State
@@ -34,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="zoo-plugins", description="List the methods that are installed.")
+    parser = Parser("zoo-plugins", "List the methods that are installed.")
     parser.add_argument("--fresh", action="store_true", help="import every plugin again, whatever is remembered of it")
     parser.set_defaults(run=list_all)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")

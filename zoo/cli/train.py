@@ -57,18 +57,12 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="train a method that is declared to see later tokens, and stamp the run",
     )
-    made.add_argument("--version", action="store_true", help="print the version and exit")
     return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the answer is its exit code."""
     arguments = parser().parse_args(argv)
-    if arguments.version:
-        import zoo
-
-        print(f"{PROGRAM} {zoo.__version__}")
-        return 0
     if argv is None:
         prepare_process()
     if "RANK" in os.environ:  # DDP is told that parameters may be unused, and would warn when none is
