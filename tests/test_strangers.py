@@ -221,6 +221,7 @@ def test_a_new_project_passes_as_written(environment: Environment, slot: str, co
         assert f"collected {len(properties())} items" in environment.run("pytest", "--zoo-method", id)
         assert "it conforms" in environment.run("zoo-plugins", "check", id)
         assert f"model.{slot} = @{slot}.{id}" in environment.run("zoo-plugins", "show", id)
+        assert f"  {name} 0.1.0: {id}" in environment.run("zoo-train", "--version")
         assert "left out" not in environment.run("zoo-plugins", "matrix")
         told = environment.run("zoo-bench", "--gin", id, *SHORT, corpus, "--seeds", "2", "--store", f"bench-{slot}")
         assert id in told
