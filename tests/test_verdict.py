@@ -7,56 +7,12 @@ import math
 from pathlib import Path
 
 import pytest
+from made_up import result, study
 
 from zoo import report
 from zoo.errors import ZooError
-from zoo.store import FILE, Result, Store, best_factor, merged
+from zoo.store import FILE, Known, Store, best_factor, known, merged, remember
 from zoo.verdict import arms, compare, twins
-
-
-def result(name: str, seed: int, loss: float | None, **changed: object) -> Result:
-    baseline = name.startswith("baseline")
-    values: dict = {
-        "key": f"{name}-{seed}-{changed.get('lr_factor', 1.0)}",
-        "arm": name,
-        "name": "baseline" if baseline else name,
-        "match": "none" if baseline else "method",
-        "host": "sequential",
-        "seed": seed,
-        "lr": 1e-3 * float(changed.get("lr_factor", 1.0)),  # type: ignore[arg-type]
-        "lr_factor": 1.0,
-        "status": "finished" if loss is not None else "diverged",
-        "causal": True,
-        "parameters": 1000,
-        "flops": 6000.0,
-        "off_by": 0.0,
-        "steps": 10,
-        "tokens": 100,
-        "valid_loss": loss,
-        "test_loss": loss,
-        "bits_per_byte": 1.0,
-        "accuracy": 0.1,
-        "tokens_per_second": 10.0,
-        "peak_memory": 100,
-        "seconds": 1.0,
-        "blew_up": "",
-        "alarm": "",
-        "curve": [(5, 50, 0.5, 4.0), (10, 100, 1.0, loss or 9.0)],
-        "training": [(5, 50, 0.5, 4.1), (10, 100, 1.0, loss or 9.0)],
-        "probes": {},
-        "baselines": {} if baseline else {"none": "baseline"},
-        "unigram_entropy": 6.0,
-        "corpus": "x",
-        "config": "",
-        "versions": {},
-        "stamps": {},
-    }
-    return Result(**(values | changed))
-
-
-def study(offset: float, noise: tuple[float, ...] = (0.001, -0.002, 0.001), **changed: object) -> list[Result]:
-    plain = [result("baseline", s, 3.0 + s / 10) for s in (1, 2, 3)]
-    return plain + [result("m", s, 3.0 + s / 10 + offset + noise[s - 1], **changed) for s in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +56,30 @@ def test_many_methods_are_corrected_together() -> None:
         results += [result(f"other{i}", s, 3.0 + s / 10 + (-1) ** s * 0.01) for s in (1, 2, 3)]
     together = next(c for c in compare(results) if c.name == "m")
     assert together.difference.p == alone.difference.p and together.verdict == "no difference shown"
+
+
+def test_suites_are_corrected_apart() -> None:
+    results = study(-0.005, noise=(0.001, -0.001, 0.0005))
+    alone = compare(results)[0]
+    for i in range(40):
+        results += [result(f"other{i}", s, 3.0 + s / 10 + (-1) ** s * 0.01) for s in (1, 2, 3)]
+    apart = next(c for c in compare(results, {"m": "mine"}) if c.name == "m")
+    assert apart.p_holm == alone.p_holm and apart.verdict == "better" and apart.suite == "mine"
+    titles = [table.title for table in report.Report.of(results, Known({"m": "mine"}, ())).tables()]
+    assert titles[:2] == [
+        "Verdicts against the plain block, sequential host",
+        "Verdicts against the plain block, sequential host, suite mine",
+    ]
+
+
+def test_a_store_remembers_its_suites(tmp_path: Path) -> None:
+    assert known([tmp_path]) == Known({}, ())
+    remember(tmp_path, "", ["m", "z"], [])
+    remember(tmp_path, "b", ["m", "n"], [("m", "n")])
+    remember(tmp_path, "a", ["n"], [])
+    remember(tmp_path, "a", ["k"], [("m", "n")])
+    assert known([tmp_path]) == Known({"m": "b", "n": "a", "k": "a", "z": ""}, (("m", "n"),))
+    assert known([tmp_path / FILE]) == known([tmp_path])
 
 
 def test_the_best_learning_rate_is_chosen_on_the_first_seed() -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from zoo import plugins
+from zoo.errors import ZooError
 from zoo.report import MATCHES, Report, number
-from zoo.verdict import Comparison
+from zoo.stats import Paired
+from zoo.verdict import ArmResults, Comparison, difference, leaks
 
 INTRODUCTION = """\
 # Results
@@ -16,21 +19,91 @@ INTRODUCTION = """\
 Made from `results.jsonl` by `zoo-report STORE --results RESULTS.md`; the runs behind it by `zoo-bench --suite NAME`.
 Losses are nats a token on the test split; a difference is method − baseline over paired seeds, so negative is better.
 A verdict asks for p < 0.05 after Holm's correction over the methods of a suite; “could show” is the smallest true
-difference that these seeds would have shown four times of five. A small model and few tokens: a claim that does not hold
-here may hold elsewhere, and the other way round.
+difference that these seeds would have shown four times of five. Whether a claim holds is told by the 95 % interval of the
+paired difference from what the claim names, each on its own: *holds* when the interval lies on the claimed side,
+*contradicted* when it lies on the other, *open* when it has zero in it. Where a method adds neither parameters nor FLOPs, the
+plain block is matched as it is (“the same”). A small model and few tokens: a claim that does not
+hold here may hold elsewhere, and the other way round.
 """
+
+RELATIONS = ("better than", "worse than", "about", "no better than", "no worse than")
+CHECKED = re.compile(r"\s*Checked as: (.+?)\.\s*$")
+BASELINE = "baseline"
+
+
+class Claim(NamedTuple):
+    """What a card says can be checked: how a method stands to others, or that it diverges."""
+
+    relation: str
+    others: tuple[str, ...]
 
 
 def claim(name: str) -> str:
     """What a method's card says was claimed; of a combination, of each part."""
-    found = []
-    for part in name.split("+"):
-        for candidate in plugins.find():
-            card = plugins.card(candidate) if candidate.id == part else None
-            if card is not None:
-                section = re.search(r"^## Claimed\n+(.*?)(?=^## |\Z)", card.read_text(encoding="utf-8"), re.M | re.S)
-                found.append(" ".join(section[1].split()) if section else "")
-    return " · ".join(text for text in found if text) or "–"
+    told = [CHECKED.sub("", text) for text in map(_section, name.split("+"))]
+    return " · ".join(text for text in told if text) or "–"
+
+
+def _section(id: str) -> str:
+    for candidate in plugins.find():
+        card = plugins.card(candidate) if candidate.id == id else None
+        if card is not None:
+            section = re.search(r"^## Claimed\n+(.*?)(?=^## |\Z)", card.read_text(encoding="utf-8"), re.M | re.S)
+            return " ".join(section[1].split()) if section else ""
+    return ""
+
+
+def claims(id: str) -> list[Claim]:
+    """The part of a card's claim that can be checked: "Checked as: worse than baseline; better than v1_m1, v1_m2." """
+    found = CHECKED.search(_section(id))
+    made = []
+    for clause in found[1].split("; ") if found else ():
+        relation = next((r for r in RELATIONS if clause.startswith(f"{r} ")), None)
+        if relation is None and clause != "diverges":
+            raise ZooError(
+                f"the card of {id} is checked as {clause!r}: write one of {', '.join(RELATIONS)}, or diverges"
+            )
+        made.append(Claim(relation or clause, tuple(clause[len(relation or clause) :].strip().split(", "))))
+    return made
+
+
+def holds(relation: str, found: Paired) -> str:
+    """Whether a paired difference bears a claim out."""
+    if found.n < 2 or math.isnan(found.low):
+        return "open"
+    side = -1 if found.high < 0 else 1 if found.low > 0 else 0  # below zero: better
+    if relation == "about":
+        return "contradicted" if side else "not contradicted"
+    wanted = -1 if relation in ("better than", "no worse than") else 1
+    if side == wanted:
+        return "holds"
+    if side:
+        return "contradicted"
+    return "not contradicted" if relation.startswith("no ") else "open"
+
+
+def checked(method: ArmResults, report: Report) -> str:
+    """How every clause of a method's claim stands."""
+    host, told = method.first.host, []
+    others = {a.first.name: a for a in report.arms if a.first.match == "method" and a.first.host == host}
+    plain = [c.baseline for c in report.comparisons if c.method.id == method.id and c.match == "none"]
+    others |= {BASELINE: plain[0]} if plain else {}
+    for relation, names in claims(method.first.name):
+        if relation == "diverges":
+            told.append(f"diverges: **{'holds' if method.diverged == len(method.runs) else 'contradicted'}**")
+            continue
+        outcomes: dict[str, list[str]] = {}
+        for name in names:
+            other = others.get(name)
+            if other is None:
+                outcome = "not measured"
+            elif any(leaks(arm) for arm in (method, other)):
+                outcome = "void, as it leaks"
+            else:
+                outcome = holds(relation, difference(method, other))
+            outcomes.setdefault(outcome, []).append(name)
+        told += [f"{relation} {', '.join(names)}: **{outcome}**" for outcome, names in outcomes.items()]
+    return "; ".join(told) or "–"
 
 
 def results_page(report: Report) -> str:
@@ -39,15 +112,17 @@ def results_page(report: Report) -> str:
     hosts = sorted({c.method.first.host for c in report.comparisons})
     for host in hosts:
         lines += [f"## {host.capitalize()} host", ""]
-        lines += ["| method | claimed | " + " | ".join(f"against {MATCHES[m]}" for m in _matches(report, host)) + " |"]
-        lines += ["|---|---|" + "---|" * len(_matches(report, host))]
+        measured = " | ".join(f"against {MATCHES[m]}" for m in _matches(report, host))
+        lines += [f"| method | claimed | {measured} | does the claim hold? |"]
+        lines += ["|---|---|" + "---|" * (len(_matches(report, host)) + 1)]
         by_name: dict[str, list[Comparison]] = {}
         for comparison in report.comparisons:
             if comparison.method.first.host == host:
                 by_name.setdefault(comparison.name, []).append(comparison)
         for name, found in by_name.items():
             cells = [_cell(found, match) for match in _matches(report, host)]
-            lines.append(f"| {name} | {claim(name).replace('|', '/')} | " + " | ".join(cells) + " |")
+            cells = [claim(name).replace("|", "/"), *cells, checked(found[0].method, report)]
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
         lines.append("")
     lines += [table.markdown() for table in report.tables()]
     return "\n".join(lines)
@@ -64,7 +139,8 @@ def _cell(found: Sequence[Comparison], match: str) -> str:
             reach = number((c.difference.high - c.difference.low) / 2, ".3f")
             mean = number(c.difference.mean, "+.3f")
             return f"**{c.verdict}**: {mean} ± {reach} (n {c.difference.n}, could show {number(c.difference.detectable, '.3f')})"
-    return "–"
+    baselines = found[0].method.first.baselines
+    return "the same" if baselines.get(match) == baselines.get("none") else "–"
 
 
 def conditions(report: Report) -> str:

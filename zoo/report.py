@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from zoo.files import write_atomically
-from zoo.store import Result
+from zoo.store import Known, Result
 from zoo.verdict import ArmResults, Comparison, Twins, arms, compare, twins
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ MATCHES = {
     "flops": "as many FLOPs a token",
     "tokens": "as many FLOPs in all",
 }
+
+
+NOTHING_KNOWN = Known({}, ())
 
 
 class Table(NamedTuple):
@@ -50,8 +53,8 @@ class Report(NamedTuple):
     twins: list[Twins]
 
     @classmethod
-    def of(cls, results: Sequence[Result], same: Sequence[tuple[str, str]] = ()) -> Report:
-        return cls(compare(results), list(arms(results).values()), twins(results, same))
+    def of(cls, results: Sequence[Result], known: Known = NOTHING_KNOWN) -> Report:
+        return cls(compare(results, known.suites), list(arms(results).values()), twins(results, known.twins))
 
     def tables(self) -> list[Table]:
         found = [verdicts(of) for of in by_family(self.comparisons)]
@@ -63,11 +66,11 @@ class Report(NamedTuple):
 
 
 def by_family(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
-    """Comparisons of one host and one kind of match, together."""
-    families: dict[tuple[str, str], list[Comparison]] = {}
-    for comparison in comparisons:
-        families.setdefault((comparison.method.first.host, comparison.match), []).append(comparison)
-    return list(families.values())
+    """Comparisons of one suite, host and kind of match, together."""
+    families: dict[tuple[str, str, str], list[Comparison]] = {}
+    for c in comparisons:
+        families.setdefault((c.suite, c.method.first.host, c.match), []).append(c)
+    return [families[key] for key in sorted(families)]
 
 
 def number(value: float, form: str) -> str:
@@ -75,7 +78,8 @@ def number(value: float, form: str) -> str:
 
 
 def against(comparison: Comparison) -> str:
-    return f"against {MATCHES.get(comparison.match, comparison.match)}, {comparison.method.first.host} host"
+    place = f", suite {comparison.suite}" if comparison.suite else ""
+    return f"against {MATCHES.get(comparison.match, comparison.match)}, {comparison.method.first.host} host{place}"
 
 
 def verdicts(comparisons: Sequence[Comparison]) -> Table:
@@ -196,15 +200,23 @@ def figures(report: Report) -> list[tuple[str, Figure]]:
 
     drawn: list[tuple[str, Figure]] = []
     for of in by_family(report.comparisons):
-        title = f"Differences {against(of[0])}"
-        drawn.append((f"differences/{of[0].method.first.host}_{of[0].match}", draw.forest(of, title)))
-    for host in sorted({arm.first.host for arm in report.arms}):
-        here = [arm for arm in report.arms if arm.first.host == host]
+        name = "_".join(part for part in (of[0].suite, of[0].method.first.host, of[0].match) if part)
+        drawn.append((f"differences/{name}", draw.forest(of, f"Differences {against(of[0])}")))
+    for (suite, host), here in _together(report.comparisons).items():
         labels = [a.first.name if a.first.match == "method" else f"baseline: {a.first.match}" for a in here]
+        name, place = (f"{suite}_{host}", f"suite {suite}, {host} host") if suite else (host, f"{host} host")
         for axis in ("steps", "tokens", "FLOPs", "time (s)"):
-            drawn.append((f"curves/{host}_{axis}", draw.curves(here, labels, axis, f"Learning curves, {host} host")))
-        drawn.append((f"flops/{host}", draw.loss_against_flops(here, f"Loss against FLOPs, {host} host")))
+            drawn.append((f"curves/{name}_{axis}", draw.curves(here, labels, axis, f"Learning curves, {place}")))
+        drawn.append((f"flops/{name}", draw.loss_against_flops(here, f"Loss against FLOPs, {place}")))
     return drawn
+
+
+def _together(comparisons: Sequence[Comparison]) -> dict[tuple[str, str], list[ArmResults]]:
+    """The arms of each suite and host, baselines first."""
+    found: dict[tuple[str, str], dict[str, ArmResults]] = {}
+    for c in sorted(comparisons, key=lambda c: c.suite):
+        found.setdefault((c.suite, c.method.first.host), {}).update({c.baseline.id: c.baseline, c.method.id: c.method})
+    return {key: sorted(arms.values(), key=lambda a: a.first.match == "method") for key, arms in found.items()}
 
 
 def write(report: Report, folder: Path) -> None:

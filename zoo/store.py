@@ -9,11 +9,13 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from zoo.errors import ZooError
+from zoo.files import write_atomically
 
 FILE = "results.jsonl"
+SUITES = "suites.json"
 Point = tuple[int, int, float, float]  # step, tokens, seconds of training, loss
 
 
@@ -100,6 +102,41 @@ def read_results(file: Path) -> dict[str, Result]:
             result = Result(**{name: row[name] for name in known})
             found[result.key] = result
     return found
+
+
+class Known(NamedTuple):
+    """What a report needs to know beyond the results."""
+
+    suites: dict[str, str]  # method → the suite that it was judged in
+    twins: tuple[tuple[str, str], ...]  # methods that are the same function
+
+
+def remember(folder: Path, suite: str, methods: Iterable[str], twins: Iterable[tuple[str, str]]) -> None:
+    """Note what a bench judges together; "" is for what was named one by one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    noted = _noted(folder)
+    entry = noted.get(suite, {"methods": [], "twins": []})
+    same = {tuple(pair) for pair in entry["twins"]} | set(twins)
+    noted[suite] = {"methods": sorted({*entry["methods"], *methods}), "twins": sorted(same)}
+    write_atomically(folder / SUITES, json.dumps(noted, indent=1, sort_keys=True) + "\n")
+
+
+def known(folders: Iterable[Path]) -> Known:
+    """What the benches of these stores noted; a method that several suites name belongs to the first by name."""
+    suites: dict[str, str] = {}
+    twins: set[tuple[str, str]] = set()
+    for folder in folders:
+        for name, entry in sorted(_noted(folder if folder.is_dir() else folder.parent).items(), reverse=True):
+            suites |= (
+                dict.fromkeys(entry["methods"], name) if name else {m: suites.get(m, "") for m in entry["methods"]}
+            )
+            twins |= {(one, other) for one, other in entry["twins"]}
+    return Known(suites, tuple(sorted(twins)))
+
+
+def _noted(folder: Path) -> dict[str, Any]:
+    file = folder / SUITES
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
 def merged(folders: Iterable[Path]) -> list[Result]:

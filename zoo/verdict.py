@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from zoo.stats import Paired, Spread, holm, paired, spread
@@ -39,6 +39,7 @@ class Comparison(NamedTuple):
     method: ArmResults
     baseline: ArmResults
     match: str
+    suite: str  # that the method was judged in
     difference: Paired
     p_holm: float
     verdict: str
@@ -61,31 +62,37 @@ def arms(results: Sequence[Result]) -> dict[str, ArmResults]:
     return chosen
 
 
-def compare(results: Sequence[Result]) -> list[Comparison]:
-    """Every method against each of its baselines; p-values are corrected over the methods of a host and a kind of match."""
+def compare(results: Sequence[Result], suites: Mapping[str, str] | None = None) -> list[Comparison]:
+    """Every method against each of its baselines.
+
+    p-values are corrected over the methods of a suite (`suites`: method → suite), a host and a kind of match.
+    """
     found = arms(results)
     pairs = []
     for method in found.values():
         if method.first.match != "method":
             continue
+        plain = method.first.baselines.get("none")
         for match, id in method.first.baselines.items():
-            if id in found:
+            if id in found and (match == "none" or id != plain):  # the plain block may be matched already: asked once
                 pairs.append((method, found[id], match))
-    differences = [_difference(method, baseline) for method, baseline, _ in pairs]
+    differences = [difference(method, baseline) for method, baseline, _ in pairs]
+    of = [(suites or {}).get(method.first.name, "") for method, _, _ in pairs]
     corrected = [math.nan] * len(pairs)
-    families: dict[tuple[str, str], list[int]] = {}
+    families: dict[tuple[str, str, str], list[int]] = {}
     for i, (method, _, match) in enumerate(pairs):
-        families.setdefault((method.first.host, match), []).append(i)
+        families.setdefault((of[i], method.first.host, match), []).append(i)
     for members in families.values():
         for i, p in zip(members, holm([differences[i].p for i in members]), strict=True):
             corrected[i] = p
     return [
-        Comparison(method, baseline, match, difference, p, verdict(method, baseline, difference, p))
-        for (method, baseline, match), difference, p in zip(pairs, differences, corrected, strict=True)
+        Comparison(method, baseline, match, suite, found, p, verdict(method, baseline, found, p))
+        for (method, baseline, match), suite, found, p in zip(pairs, of, differences, corrected, strict=True)
     ]
 
 
-def _difference(method: ArmResults, baseline: ArmResults) -> Paired:
+def difference(method: ArmResults, baseline: ArmResults) -> Paired:
+    """Of the losses, over the seeds that both have."""
     ours, theirs = method.losses(), baseline.losses()
     seeds = sorted(ours.keys() & theirs.keys())
     return paired([ours[seed] for seed in seeds], [theirs[seed] for seed in seeds])
@@ -93,7 +100,7 @@ def _difference(method: ArmResults, baseline: ArmResults) -> Paired:
 
 def verdict(method: ArmResults, baseline: ArmResults, difference: Paired, p: float) -> str:
     """better / worse / no difference shown / diverged / leaks"""
-    if any(not run.causal or run.alarm for run in method.runs):
+    if leaks(method):
         return "leaks"
     if method.diverged:
         return "diverged"
@@ -102,6 +109,11 @@ def verdict(method: ArmResults, baseline: ArmResults, difference: Paired, p: flo
     if p < LEVEL:
         return "better" if difference.mean < 0 else "worse"
     return "no difference shown"
+
+
+def leaks(arm: ArmResults) -> bool:
+    """Whether a run saw later tokens, by declaration or by what the trainer noticed."""
+    return any(not run.causal or run.alarm for run in arm.runs)
 
 
 class Twins(NamedTuple):
@@ -121,5 +133,5 @@ def twins(results: Sequence[Result], same: Sequence[tuple[str, str]]) -> list[Tw
             for b in found:
                 alike = (a.first.name, b.first.name, a.first.host) == (one, other, b.first.host)
                 if alike and a.first.baselines == b.first.baselines:
-                    pairs.append(Twins(one, other, a.first.host, _difference(a, b)))
+                    pairs.append(Twins(one, other, a.first.host, difference(a, b)))
     return pairs

@@ -36,7 +36,9 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        self.add_argument("--version", action=_Version, nargs=0, help="print the versions of core and plugins, and exit")
+        self.add_argument(
+            "--version", action=_Version, nargs=0, help="print the versions of core and plugins, and exit"
+        )
 
     def stray(self, word: str) -> str:
         """What to say of a word that stands behind no flag."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -68,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _bench(options: argparse.Namespace) -> int:
     from zoo import bench, report
     from zoo.errors import ZooError
-    from zoo.store import Store
+    from zoo.store import Store, known, remember
 
     if options.jobs < 1:
         raise ZooError(f"--jobs {options.jobs} must be at least 1")
@@ -78,11 +77,12 @@ def _bench(options: argparse.Namespace) -> int:
     if options.plan:
         _plan(arms, suite, options)
         return 0
-    _remember(options.store, suite)
+    judged = {arm.name for arm in arms if arm.match == "method"}
+    remember(options.store, Path(options.suite).stem if options.suite else "", judged, suite.twins)
     bench.run(arms, suite, options.store, options.jobs, _say)
     ids = {arm.id for arm in arms}
     results = [result for result in Store(options.store).read().values() if result.arm in ids]
-    found = report.Report.of(results, suite.twins)
+    found = report.Report.of(results, known([options.store]))
     report.write(found, options.store)
     report.show(found.tables())
     print(f"report   {options.store / 'report.html'}\nlook     tensorboard --logdir {options.store / 'tensorboard'}")
@@ -117,20 +117,6 @@ def suite_file(name: str) -> str:
     from zoo import config
 
     return name if Path(name).exists() else str(config.find(f"suites/{name}"))
-
-
-def _remember(store: Path, suite: Suite) -> None:
-    """What a report needs to know beyond the results: which methods are the same function."""
-    from zoo.files import write_atomically
-
-    store.mkdir(parents=True, exist_ok=True)
-    known = {tuple(pair) for pair in read_twins(store)} | set(suite.twins)
-    write_atomically(store / "twins.json", json.dumps(sorted(known)) + "\n")
-
-
-def read_twins(store: Path) -> list[tuple[str, str]]:
-    file = store / "twins.json"
-    return [(a, b) for a, b in json.loads(file.read_text())] if file.exists() else []
 
 
 def _plan(arms: Sequence[Arm], suite: Suite, options: argparse.Namespace) -> None:

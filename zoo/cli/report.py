@@ -38,19 +38,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     from zoo import report
-    from zoo.cli.bench import read_twins
     from zoo.files import write_atomically
-    from zoo.store import merged
+    from zoo.store import known, merged
 
     folders: list[Path] = options.folders
-    same = sorted({pair for folder in folders if folder.is_dir() for pair in read_twins(folder)})
-    found = report.Report.of(merged(folders), same)
+    found = report.Report.of(merged(folders), known(folders))
     first = folders[0] if folders[0].is_dir() else folders[0].parent
     into = options.into or first
     report.write(found, into)
     tables = found.tables()
     if options.against:
-        tables.append(report.changes(found, report.Report.of(merged([options.against]))))
+        tables.append(report.changes(found, report.Report.of(merged([options.against]), known([options.against]))))
         write_atomically(into / "report.md", report.markdown(found) + "\n" + tables[-1].markdown())
     if options.results:
         from zoo.claims import results_page

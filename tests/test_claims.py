@@ -1,0 +1,75 @@
+"""What the cards claim, and whether made-up results bear it out."""
+
+from __future__ import annotations
+
+import pytest
+from made_up import result
+
+from zoo import claims, plugins
+from zoo.errors import ZooError
+from zoo.report import Report
+from zoo.stats import paired
+
+IDS = {found.id for found in plugins.find() if found.distribution == "transformer-zoo"}
+
+
+@pytest.mark.parametrize("id", sorted(IDS))
+def test_a_card_can_be_checked_against_methods_that_exist(id: str) -> None:
+    for claim in claims.claims(id):
+        assert set(claim.others) <= IDS | {claims.BASELINE, ""} - {id}
+    assert "Checked as" not in claims.claim(id)
+
+
+def test_most_claims_can_be_checked() -> None:
+    assert sum(bool(claims.claims(id)) for id in IDS) > 50
+    assert claims.claims("v1_m3")[0] == claims.Claim("worse than", ("baseline",))
+    assert claims.claims("wr_2") == [claims.Claim("diverges", ("",))]
+
+
+BETTER, WORSE, OPEN = [-0.30, -0.31, -0.29], [0.30, 0.31, 0.29], [0.3, -0.3, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("relation", "differences", "told"),
+    [
+        ("better than", BETTER, "holds"),
+        ("better than", WORSE, "contradicted"),
+        ("better than", OPEN, "open"),
+        ("worse than", WORSE, "holds"),
+        ("worse than", BETTER, "contradicted"),
+        ("about", OPEN, "not contradicted"),
+        ("about", BETTER, "contradicted"),
+        ("no better than", BETTER, "contradicted"),
+        ("no better than", OPEN, "not contradicted"),
+        ("no better than", WORSE, "holds"),
+        ("no worse than", WORSE, "contradicted"),
+        ("no worse than", BETTER, "holds"),
+        ("better than", BETTER[:1], "open"),
+    ],
+)
+def test_what_an_interval_says_of_a_claim(relation: str, differences: list[float], told: str) -> None:
+    found = paired([4.0 + d for d in differences], [4.0] * len(differences))
+    assert claims.holds(relation, found) == told
+
+
+def test_the_page() -> None:
+    losses = {"baseline": 3.0, "v1_m3": 2.5, "v1_m1": 2.8, "v1_m6": 2.5, "wr_2": None, "wr_9_log": 1.0}
+    runs = []
+    for name, loss in losses.items():
+        for seed, noise in ((1, 0.001), (2, -0.002), (3, 0.001)):
+            changed = {"causal": False} if name == "wr_9_log" else {}
+            noisy = None if loss is None else loss + seed / 10 + (noise if name != "v1_m6" else -noise)
+            runs.append(result(name, seed, noisy, **changed))
+    page = claims.results_page(Report.of(runs))
+    assert "| method | claimed | against the plain block | does the claim hold? |" in page
+    told = claims.checked(next(a for a in Report.of(runs).arms if a.first.name == "v1_m3"), Report.of(runs))
+    assert told.startswith("worse than baseline: **contradicted**; better than v1_m1: **holds**;")
+    assert "better than v1_m6: **open**" in told and "v1_m7: **not measured**" in told
+    assert told in page and "diverges: **holds**" in page and "no better than baseline: **void, as it leaks**" in page
+    assert "The best of Version 1, slightly worse than the baseline." in page
+
+
+def test_a_claim_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "_section", lambda id: "Nice. Checked as: nicer than baseline.")
+    with pytest.raises(ZooError, match="nicer than baseline.*better than"):
+        claims.claims("m")
