@@ -6,7 +6,7 @@ import pytest
 import torch
 from models import VOCAB, random_model, tokens
 
-from zoo.model import LanguageModel
+from zoo.model import LanguageModel, model
 
 
 def pairs_to_halves(weight: torch.Tensor, heads: int) -> torch.Tensor:
@@ -63,3 +63,11 @@ def test_logits_equal_transformers_llama(kv_heads: int, tied: bool) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
     loss = torch.nn.functional.cross_entropy(theirs[:, :-1].flatten(0, 1), inputs[:, 1:].flatten())
     torch.testing.assert_close(built.loss(inputs[:, :-1], inputs[:, 1:]), loss, rtol=1e-5, atol=1e-5)
+
+
+def test_the_start_follows_the_width() -> None:
+    """At the width of GPT-2 its usual 0.02, and wider spread where fewer inputs are summed."""
+    for width, std in ((768, 0.02), (192, 0.04), (48, 0.08)):
+        built = model(64, 8, depth=1, width=width, head_dim=16)
+        assert built.layers[0].ffn.gate_up.std().item() == pytest.approx(std, rel=0.05)
+    assert model(64, 8, depth=1, width=48, head_dim=16, init_std=0.3).embed.weight.std().item() > 0.25
