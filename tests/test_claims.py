@@ -16,7 +16,7 @@ IDS = {found.id for found in plugins.find() if found.distribution == "transforme
 @pytest.mark.parametrize("id", sorted(IDS))
 def test_a_card_can_be_checked_against_methods_that_exist(id: str) -> None:
     for claim in claims.claims(id):
-        assert set(claim.others) <= IDS | {claims.BASELINE, ""} - {id}
+        assert set(claim.others) <= (IDS | {claims.BASELINE, ""}) - {id}
     assert "Checked as" not in claims.claim(id)
 
 

@@ -54,7 +54,7 @@ def _section(id: str) -> str:
 
 
 def claims(id: str) -> list[Claim]:
-    """The part of a card's claim that can be checked: "Checked as: worse than baseline; better than v1_m1, v1_m2." """
+    """The part of a card's claim that can be checked: "Checked as: worse than baseline; better than ONE, OTHER." """
     found = CHECKED.search(_section(id))
     made = []
     for clause in found[1].split("; ") if found else ():
