@@ -72,6 +72,14 @@ def test_suites_are_corrected_apart() -> None:
     ]
 
 
+def test_a_plain_block_that_is_matched_already_is_asked_once() -> None:
+    same = {"none": "baseline", "parameters": "baseline", "flops": "wider"}
+    results = study(-0.1, baselines=same) + [
+        result("baseline wider", s, 3.0, arm="wider", match="flops") for s in (1, 2)
+    ]
+    assert [c.match for c in compare(results)] == ["none", "flops"]
+
+
 def test_a_store_remembers_its_suites(tmp_path: Path) -> None:
     assert known([tmp_path]) == Known({}, ())
     remember(tmp_path, "", ["m", "z"], [])
