@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from zoo.errors import ZooError
 from zoo.extension import AttentionInputs, Layer, ScoreMixing, hint, preset
-from zoo.functional import rms_norm
+from zoo.functional import normed_product
 from zoo.history import Heads, History
 from zoo.scores import Dense, Factors, Scores, Term
 from zoo.state import State
@@ -176,7 +176,7 @@ class TokenWeights(ScoreSum):
 
     def forward(self, q: Tensor, k: Tensor, inputs: AttentionInputs, history: History, state: State | None) -> Scores:
         x = inputs.query if self.of == "query" else inputs.key
-        a = F.gelu(rms_norm(x, None, self.eps) @ self.w1) @ self.w2 + self.b  # (B, T, m)
+        a = F.gelu(normed_product(x, self.w1, self.eps)) @ self.w2 + self.b  # (B, T, m)
         if self.of == "key" and state is not None:
             a = state.append(self, "key_weights", a, dim=1)  # (B, S, m)
         heads = (Heads(q, k),) if self.own_layer_only else (*history.heads, Heads(q, k))

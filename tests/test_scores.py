@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from zoo import scores as module
+from zoo import row_blocks, scores as module
 from zoo.scores import Dense, Factors, Term, attend
 
 
@@ -37,11 +39,12 @@ def some_terms(count: int, batch: int, heads: int, kv_heads: int, length: int, k
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (4, 2), (2, 1)])
 @pytest.mark.parametrize(("length", "keys"), [(1, 1), (7, 7), (1, 7), (3, 8), (9, 9)])
+@pytest.mark.parametrize("at_once", [0.5, 2])  # sequences: half the heads of one, or two whole ones
 def test_factors(
-    monkeypatch: pytest.MonkeyPatch, count: int, heads: int, kv_heads: int, length: int, keys: int
+    monkeypatch: pytest.MonkeyPatch, count: int, heads: int, kv_heads: int, length: int, keys: int, at_once: float
 ) -> None:
-    monkeypatch.setattr(module, "ROWS", 4)
-    monkeypatch.setattr(module, "BLOCK_NUMBERS", 2 * heads * 4 * keys)  # two rows of the batch at a time
+    monkeypatch.setattr(row_blocks, "ROWS", 4)
+    monkeypatch.setattr(row_blocks, "BLOCK_NUMBERS", int(at_once * heads * min(4, length) * keys))
     terms, v = some_terms(count, 3, heads, kv_heads, length, keys), randn(3, kv_heads, keys, 5)
     ours, theirs = attend(Factors(terms), v), naive(terms, v)
     torch.testing.assert_close(ours, theirs)
@@ -53,6 +56,42 @@ def test_factors(
         strict=True,
     ):
         torch.testing.assert_close(mine, wanted)
+
+
+class Stack:
+    """Three layers that attend with the heads of all layers so far, one of them to the same heads twice."""
+
+    def __init__(self, gather: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self.heads = [(randn(2, 4, 9, 4 + i)[..., :4], randn(2, 2, 9, 4 + i)[..., :4]) for i in range(3)]
+        self.weights = [randn(), randn(9, 1)]
+        self.v = randn(2, 2, 9, 4)
+        q, k = zip(*((gather(q), gather(k)) for q, k in self.heads), strict=True)
+        one, row = self.weights
+        self.layers = [
+            (Term(q[0], k[0]),),
+            (Term(q[0], k[0], query=one), Term(q[1], k[1], key=row), Term(q[1], k[1], query=0.3)),
+            (Term(q[0], k[0]), Term(q[1], k[1], query=row), Term(q[2], k[2])),
+        ]
+
+    def loss(self, attend: Callable[[tuple[Term, ...], torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        v = self.v
+        for i, terms in enumerate(self.layers):
+            v = attend(terms, v)[:, ::2] * (1.0 + i)  # as many heads as there are keys'
+        return v.square().sum()
+
+    def leaves(self) -> list[torch.Tensor]:
+        return [self.v, *self.weights, *(x for pair in self.heads for x in pair)]
+
+
+def test_heads_that_many_layers_read_gather_their_gradient() -> None:
+    stack, plain = Stack(row_blocks.gathered), Stack(lambda x: x)
+    wanted = torch.autograd.grad(plain.loss(naive), plain.leaves())
+    loss = stack.loss(lambda terms, v: attend(Factors(terms), v))
+    (one,) = torch.autograd.grad(loss, stack.weights[0], retain_graph=True)  # stops short of the heads
+    torch.testing.assert_close(one, wanted[1])
+    for _ in range(2):
+        for mine, theirs in zip(torch.autograd.grad(loss, stack.leaves(), retain_graph=True), wanted, strict=True):
+            torch.testing.assert_close(mine, theirs)
 
 
 @pytest.mark.parametrize(("length", "keys"), [(1, 1), (9, 9), (3, 8)])

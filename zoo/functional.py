@@ -83,6 +83,13 @@ def rms_norm(x: Tensor, gain: Tensor | None, eps: float) -> Tensor:
     return _RMSNorm.apply(x, gain, eps)
 
 
+def normed_product(x: Tensor, matrix: Tensor, eps: float) -> Tensor:
+    """rms_norm(x) @ matrix for a thin matrix: its result is normed, so no normed x is kept."""
+    kind = torch.promote_types(x.dtype, torch.float32)
+    mean = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=kind).square() / x.size(-1)
+    return (x @ matrix) * (mean + eps).rsqrt().to(x.dtype)
+
+
 # -- SwiGLU: (silu(g) ⊙ u) Wᵀ -------------------------------------------------------------------------------------------
 
 
