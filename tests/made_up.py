@@ -39,6 +39,7 @@ def result(name: str, seed: int, loss: float | None, **changed: object) -> Resul
         "unigram_entropy": 6.0,
         "corpus": "x",
         "config": "",
+        "settings": {},
         "versions": {},
         "stamps": {},
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -111,6 +112,26 @@ def test_a_bench_from_end_to_end(settings: list[str], tmp_path: Path, capsys: py
     again = tmp_path / "again.gin"
     again.write_text(row["config"])
     assert config.load([again]).text == row["config"]  # a line is enough to run it again
+
+
+def test_a_run_whose_defaults_have_changed_is_run_again(
+    settings: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "bench"
+    command = ["--gin", "v1_m3", "--seeds", "1", "--store", str(store), "--set", *settings, "suite.baselines = ()"]
+    assert main(command) == 0
+    (row,) = Store(store).read().values()
+    (run,) = (store / "runs").iterdir()
+    assert row.settings["model.norm_eps"] == "1e-05"
+    Store(store).append(dataclasses.replace(row, settings={**row.settings, "model.norm_eps": "0.1", "gone": "1"}))
+    used = run / "operative.gin"
+    used.write_text(used.read_text().replace("model.norm_eps = 1e-05", "model.norm_eps = 0.1"))
+    capsys.readouterr()
+    assert main(command) == 0
+    told = capsys.readouterr().out
+    assert "model.norm_eps was 0.1 and is 1e-05" in told and "gone" not in told
+    assert Store(store).read()[row.key].settings == row.settings
+    assert {path.name for path in (store / "runs").iterdir()} == {run.name, f"{run.name}-before-1"}
 
 
 def test_the_training_curve_has_the_time_it_took() -> None:

@@ -294,6 +294,13 @@ def test_another_configuration_is_refused_with_what_differs(tmp_path: Path, begu
     assert "train.steps" not in told and "--run" in told
 
 
+def test_a_default_that_has_changed_is_refused(tmp_path: Path, begun: Path) -> None:
+    with (begun / "operative.gin").open("a") as file:
+        file.write("train.of_late = 1\n")
+    with pytest.raises(RunError, match="train.of_late was 1 and is 2\n.*--run"):
+        go(config(tmp_path), begun)
+
+
 def test_another_corpus_is_refused(tmp_path: Path, begun: Path) -> None:
     with pytest.raises(RunError, match="corpus: counting in that run, other now"):
         go(config(tmp_path, fingerprint="other"), begun)

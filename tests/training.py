@@ -200,7 +200,10 @@ class Config:
         return made
 
     def operative(self) -> str:
-        return self.text
+        return self.text + "train.of_old = 1\n"
+
+    def whole(self) -> dict[str, str]:
+        return {key: repr(value) for key, value in self.values.items()} | {"train.of_late": "2"}
 
     def unused(self) -> list[str]:
         return []

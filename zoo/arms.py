@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from zoo import config as configs
 from zoo.config import HEADER, Config
-from zoo.gin_values import render
+from zoo.gin_values import render, rendered
 from zoo.plugins import SLOTS
 from zoo.suite import Host, Matched, Suite
 
@@ -24,6 +24,7 @@ class Arm(NamedTuple):
     match: str  # how a baseline was matched; "method" for a method
     host: Host
     values: Mapping[str, Any]
+    defaults: Mapping[str, Any]  # of what nobody bound
     parameters: int
     flops: float  # of a token, forward and backward
     off_by: float  # how far the match is off, relative
@@ -43,9 +44,18 @@ class Job(NamedTuple):
     lr_factor: float
 
     @property
-    def text(self) -> str:
+    def values(self) -> dict[str, Any]:
         lr = self.arm.values["train.lr"] * self.lr_factor
-        return text_of({**self.arm.values, "train.seed": self.seed, "train.lr": lr})
+        return {**self.arm.values, "train.seed": self.seed, "train.lr": lr}
+
+    @property
+    def text(self) -> str:
+        return text_of(self.values)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Every value, defaults too: should one of them change, the run is another."""
+        return rendered({**self.arm.defaults, **self.values})
 
     @property
     def key(self) -> str:
@@ -70,12 +80,14 @@ def arms_of(files: Sequence[str], bindings: Sequence[str], suite: Suite, host: H
     build = functools.partial(loaded.build, "model", vocab_size=loaded.get("data.vocab_size"), max_length=length)
     values = _whole(loaded, length)
     where: Host = "parallel" if loaded.get("model.parallel") else "sequential"
-    baselines = {kind: _baseline(kind, build, values, length, where) for kind in suite.baselines}
+    defaults = {key: value for key, value in loaded.defaults.items() if not key.startswith("suite.")}
+    baselines = {kind: _baseline(kind, build, values, defaults, length, where) for kind in suite.baselines}
     arms = list(
         {arm.id: arm for arm in reversed(baselines.values())}.values()
     )  # the first name of a model that has several
     if loaded.plugins:
-        arms.append(_method(loaded, build, values, length, where, {kind: arm.id for kind, arm in baselines.items()}))
+        matched: dict[str, str] = {kind: arm.id for kind, arm in baselines.items()}
+        arms.append(_method(loaded, build, values, defaults, length, where, matched))
     return arms
 
 
@@ -94,29 +106,38 @@ def _id(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(text_of(rest).encode()).hexdigest()[:12]
 
 
-def _baseline(kind: Matched, build: Any, values: Mapping[str, Any], length: int, host: Host) -> Arm:
+def _baseline(
+    kind: Matched, build: Any, values: Mapping[str, Any], defaults: Mapping[str, Any], length: int, host: Host
+) -> Arm:
     from zoo import match
 
     found = match.match(build, length, kind)
     slots = tuple(f"{slot}." for slot in SLOTS) + tuple(f"model.{slot}" for slot in SLOTS)
     plain = {key: value for key, value in values.items() if not key.startswith(slots)}
+    others = {key: value for key, value in defaults.items() if not key.startswith(slots)}
     if found.ffn_dim != match.ffn_dim(match.plain(build)):
         plain["model.ffn_dim"] = found.ffn_dim
     plain["train.steps"] = max(1, round(values["train.steps"] * found.tokens))
     costs = match.cost(functools.partial(match.plain(build), ffn_dim=found.ffn_dim), length)
     off_by = 0.0 if kind == "none" else found.relative
-    return Arm(_id(plain), "baseline", kind, host, plain, costs.parameters, costs.flops, off_by, True, {})
+    return Arm(_id(plain), "baseline", kind, host, plain, others, costs.parameters, costs.flops, off_by, True, {})
 
 
 def _method(
-    loaded: Config, build: Any, values: Mapping[str, Any], length: int, host: Host, baselines: Mapping[str, str]
+    loaded: Config,
+    build: Any,
+    values: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    length: int,
+    host: Host,
+    baselines: Mapping[str, str],
 ) -> Arm:
     from zoo import match
 
     costs = match.cost(build, length)
     causal = all(extension.causal for extension in match.skeleton(build).extensions())
     return Arm(
-        _id(values), loaded.name, "method", host, values, costs.parameters, costs.flops, 0.0, causal, baselines
+        _id(values), loaded.name, "method", host, values, defaults, costs.parameters, costs.flops, 0.0, causal, baselines
     )  # fmt: skip
 
 

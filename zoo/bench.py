@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -20,7 +21,8 @@ from zoo import records, summary as summaries
 from zoo.arms import Arm, Job, plan
 from zoo.errors import ZooError
 from zoo.files import write_atomically
-from zoo.folder import versions
+from zoo.folder import operative, versions
+from zoo.gin_values import changed
 from zoo.store import Point, Result, Store, best_factor
 from zoo.suite import Suite
 
@@ -39,8 +41,14 @@ def run(arms: Sequence[Arm], suite: Suite, folder: Path, jobs: int, say: Say) ->
 
 def best(store: Store, arm: Arm) -> float:
     """The arm's learning rate, as a multiple."""
-    factor = best_factor([r for r in store.read().values() if r.arm == arm.id])
+    mine = [r for r in store.read().values() if r.arm == arm.id and not outdated(r, Job(arm, r.seed, r.lr_factor))]
+    factor = best_factor(mine)
     return 1.0 if factor is None else factor
+
+
+def outdated(result: Result, job: Job) -> list[str]:
+    """The defaults that have changed since the run in the store."""
+    return changed(result.settings, job.settings)
 
 
 class Pool:
@@ -57,7 +65,15 @@ class Pool:
     def run(self, wanted: Sequence[Job]) -> None:
         """Train what is missing."""
         have = self.store.read()
-        todo = list({job.key: job for job in wanted if job.key not in have}.values())
+        todo = []
+        for job in {job.key: job for job in wanted}.values():
+            changes = outdated(have[job.key], job) if job.key in have else []
+            if changes:
+                self.say(
+                    f"{job.title} is in the store, but defaults have changed ({'; '.join(changes)}): it is run again"
+                )
+            if changes or job.key not in have:
+                todo.append(job)
         reused = len({job.key for job in wanted}) - len(todo)
         if reused:
             self.say(f"{reused} of {reused + len(todo)} runs are in the store already")
@@ -113,6 +129,8 @@ class Pool:
             return
         folder = self._folder(job)
         began = time.monotonic()
+        if changed(operative(folder), job.settings):
+            set_aside(folder)
         file = self.store.folder / "configs" / f"{folder.name}.gin"
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, job.text)
@@ -161,6 +179,12 @@ class Pool:
         return out
 
 
+def set_aside(folder: Path) -> None:
+    """Keep what is there under another name."""
+    others = (folder.with_name(f"{folder.name}-before-{i}") for i in itertools.count(1))
+    folder.rename(next(name for name in others if not name.exists()))
+
+
 def collect(job: Job, folder: Path) -> Result:
     """What a run left, as one line of the store."""
     found = summaries.read(folder)
@@ -200,6 +224,7 @@ def collect(job: Job, folder: Path) -> Result:
         unigram_entropy=found.unigram_entropy,
         corpus=found.corpus,
         config=job.text,
+        settings=job.settings,
         versions=versions(folder),
         stamps=found.stamps,
     )

@@ -22,7 +22,7 @@ from zoo import plugins
 from zoo.errors import ConfigError, PluginError, ZooError, nearest
 from zoo.gin_checks import SLOTTED, Known, check, parameters
 from zoo.gin_files import Reader, Reference, Statement, find, gin_folders, read_binding
-from zoo.gin_values import render
+from zoo.gin_values import render, rendered
 from zoo.plugins import REQUIRED, SLOTS, Found, Loaded
 
 __all__ = ["CONFIGURABLES", "Config", "Reference", "find", "gin_folders", "load", "reset"]
@@ -51,6 +51,10 @@ class Config:
     def text(self) -> str:
         """One line a value, sorted: loading it gives this configuration again."""
         return HEADER + "".join(f"{key} = {render(value)}\n" for key, value in self.values.items())
+
+    def whole(self) -> dict[str, str]:
+        """Every value in Gin's notation, defaults too."""
+        return rendered({**self.defaults, **self.values})
 
     def fingerprint(self) -> str:
         return hashlib.sha256(self.text.encode()).hexdigest()

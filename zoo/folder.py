@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.errors import RunError
 from zoo.files import write_atomically
+from zoo.gin_values import changed
 
 if TYPE_CHECKING:
     from zoo.config import Config
@@ -54,6 +55,7 @@ def opened(folder: Path, config: Config) -> Iterator[None]:
                 f"another process is working in {folder}; wait for it, or name another folder with --run"
             ) from error
         check_config(folder, config.text)
+        check_defaults(folder, config)
         try:
             yield
         finally:
@@ -82,6 +84,23 @@ def check_config(folder: Path, text: str) -> None:
             f"the run in {folder} has another configuration (-: that run, +: this command):\n" + "\n".join(changes) +
             f"\nContinue it with its own (zoo-train --gin {file} --run {folder}), or name another folder with --run"
         )  # fmt: skip
+
+
+def check_defaults(folder: Path, config: Config) -> None:
+    """Refuse to go on where a default that nobody bound has changed since: it would be neither the one run nor the other."""
+    if changes := changed(operative(folder), config.whole()):
+        raise RunError(
+            f"since the run in {folder} began, defaults have changed:\n" +
+            "".join(f"  {change}\n" for change in changes) +
+            "Go on with the version that began it, or name another folder with --run"
+        )  # fmt: skip
+
+
+def operative(folder: Path) -> dict[str, str]:
+    """What the run in this folder was started with, value by value, defaults too."""
+    file = folder / "operative.gin"
+    lines = _bindings(file.read_text(encoding="utf-8")) if file.exists() else []
+    return {key: value for key, _, value in (line.partition(" = ") for line in lines)}
 
 
 def _bindings(text: str) -> list[str]:

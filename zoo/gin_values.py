@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import inspect
 import math
 import os
 import types
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from zoo.gin_files import Macro, Reference
@@ -111,6 +113,24 @@ def describe(wanted: Any) -> str:
     if origin is collections.abc.Callable or wanted is collections.abc.Callable:
         return "a reference (@name)"
     return inspect.formatannotation(wanted) if not isinstance(wanted, str) else wanted
+
+
+def rendered(values: Mapping[str, Any]) -> dict[str, str]:
+    """The values that Gin has a notation for, in it."""
+    texts = {}
+    for key, value in values.items():
+        with contextlib.suppress(TypeError):
+            texts[key] = render(value)
+    return texts
+
+
+def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What both know and have differently. A parameter that is new since, or gone, says nothing."""
+    return [
+        f"{key} was {before[key]} and is {now[key]}"
+        for key in sorted(before)
+        if now.get(key, before[key]) != before[key]
+    ]
 
 
 def render(value: Any) -> str:

@@ -54,6 +54,7 @@ class Result:
     unigram_entropy: float
     corpus: str
     config: str
+    settings: dict[str, str]  # every value, defaults too
     versions: dict[str, Any]
     stamps: dict[str, Any]
 
@@ -98,6 +99,7 @@ def read_results(file: Path) -> dict[str, Result]:
             row = json.loads(line)
         except json.JSONDecodeError:
             continue
+        row.setdefault("settings", {})  # lines from before they were kept
         if known <= row.keys():
             result = Result(**{name: row[name] for name in known})
             found[result.key] = result

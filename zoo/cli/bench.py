@@ -121,10 +121,13 @@ def suite_file(name: str) -> str:
 
 def _plan(arms: Sequence[Arm], suite: Suite, options: argparse.Namespace) -> None:
     from zoo import bench
+    from zoo.arms import Job
     from zoo.report import Table, show
     from zoo.store import Store
 
-    have = {(r.arm, r.seed) for r in Store(options.store).read().values()}
+    kept, by_id = Store(options.store).read().values(), {arm.id: arm for arm in arms}
+    mine = [(r, Job(by_id[r.arm], r.seed, r.lr_factor)) for r in kept if r.arm in by_id]
+    have = {(r.arm, r.seed) for r, job in mine if not bench.outdated(r, job)}
     threads = max(1, (os.cpu_count() or 1) // options.jobs)
     plain = min(arms, key=lambda arm: arm.flops)
     a_step = bench.seconds_a_step(plain, threads) / plain.flops  # seconds for each FLOP of a token
