@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from zoo.extension import ATTENTION, FFN, Layer, Residual, Site, hint, preset
 from zoo.history import History
-from zoo.replay import attention_again, layers_again
+from zoo.replay import add_attention, add_layers
 
 Combine = Literal["sum", "mean", "learned"]
 
@@ -48,8 +48,8 @@ class Rerun(Residual):
         if self.w is not None:
             *weights, own = self.w.softmax(dim=0).unbind()
             branch = branch * own
-        again = functools.partial(layers_again, checkpoint=self.checkpoint) if site == FFN else attention_again
-        mixed = sum(again(history, x, weights), start=branch)
+        add = functools.partial(add_layers, checkpoint=self.checkpoint) if site == FFN else add_attention
+        mixed = add(branch, history, x, weights)
         if self.combine == "mean":
             mixed = mixed / self.m
         return stream + mixed if self.keep_skip else mixed

@@ -115,7 +115,7 @@ def test_scores_that_do_not_factor_count_like_those_that_do(length: int) -> None
     assert before == scores.ROWS
 
 
-@pytest.mark.parametrize("id", ["v1_m3", "v3_m1", "wr_9", "wr_attend"])
+@pytest.mark.parametrize("id", ["v1_m3", "v3_m1", "v3_m2", "wr_9", "wr_attend"])
 def test_a_real_training_step_counts_the_same(id: str) -> None:
     built = method(id)()
     tokens = torch.randint(SHAPE.V, (2, SHAPE.T))

@@ -6,14 +6,18 @@ The pattern is never stored: each layer attends once more with the queries and k
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
+from zoo.attention import times
 from zoo.block import Block
 from zoo.functional import rms_norm
 from zoo.history import History
+from zoo.scores import attend
 from zoo.state import State
 
 Weights = Sequence[Tensor] | None  # a number a layer, by which its output is multiplied
@@ -30,14 +34,37 @@ def layers_again(history: History, x: Tensor, weights: Weights = None, checkpoin
     return _again(replay, history, x, weights)
 
 
+def add_attention(total: Tensor, history: History, x: Tensor, weights: Weights = None) -> Tensor:
+    """total + Σ attention_again: the output projections add to it as they go."""
+    if torch.is_autocast_enabled(x.device.type) or any(block.dropout for block in history.blocks):
+        return sum(attention_again(history, x, weights), start=total)
+    values, _ = _values(history, x)
+    for i, (block, scores, v) in enumerate(zip(history.blocks, history.scores, values, strict=True)):
+        heads = attend(scores, v).transpose(1, 2).flatten(2).flatten(0, 1)
+        matrix = times(block.attention.out, weights[i] if weights else None)
+        rows = total.flatten(0, 1)  # only the first sum is a new tensor: whoever made `total` may still need it
+        total = (rows.addmm_(heads, matrix.T) if i else rows.addmm(heads, matrix.T)).view_as(x)
+    return total
+
+
+def add_layers(total: Tensor, history: History, x: Tensor, weights: Weights = None, checkpoint: bool = True) -> Tensor:
+    """total + Σ layers_again."""
+    return sum(layers_again(history, x, weights, checkpoint), start=total)
+
+
 def _again(replay: Callable[..., Tensor], history: History, x: Tensor, weights: Weights) -> list[Tensor]:
-    # What a layer keeps for decoding when it is run for the layer under way stays apart from what it keeps for itself.
-    state = None if history.state is None else history.state.inside(len(history.blocks) + 1)
-    values = joined_values(history.blocks, x, state)
+    values, state = _values(history, x)
     done = []
     for i, (block, scores, v) in enumerate(zip(history.blocks, history.scores, values, strict=True)):
         done.append(replay(block, x, scores, v, state, weights[i] if weights else None))
     return done
+
+
+def _values(history: History, x: Tensor) -> tuple[list[Tensor], State | None]:
+    """The values of every layer below on x, and the state for what runs again."""
+    # What a layer keeps for decoding when it is run for the layer under way stays apart from what it keeps for itself.
+    state = None if history.state is None else history.state.inside(len(history.blocks) + 1)
+    return joined_values(history.blocks, x, state), state
 
 
 def joined_values(blocks: tuple[Block, ...], x: Tensor, state: State | None) -> list[Tensor]:
@@ -48,6 +75,30 @@ def joined_values(blocks: tuple[Block, ...], x: Tensor, state: State | None) -> 
     if x.size(0) * x.size(1) < blocks[0].attention.value_weight().size(0):  # a few tokens: rather weight them
         return [block.attention.values(normed * block.attention_norm.gain, state) for block in blocks]
     weights = [block.attention.value_weight() * block.attention_norm.gain for block in blocks]
-    heads = F.linear(normed, torch.cat(weights)).unflatten(-1, (-1, blocks[0].attention.head_dim))
-    parts = heads.transpose(1, 2).chunk(len(blocks), dim=1)  # (B, Hkv, T, d) each
+    parts = _split(F.linear(normed, torch.cat(weights)), len(blocks), blocks[0].attention.head_dim)
     return [block.attention.keep_values(v, state) for block, v in zip(blocks, parts, strict=True)]
+
+
+class _Split(torch.autograd.Function):
+    """Heads of several blocks from one product. In backward they are put where the product's gradient needs them."""
+
+    @staticmethod
+    def forward(ctx: Any, joined: Tensor, count: int, head_dim: int) -> tuple[Tensor, ...]:
+        heads = joined.unflatten(-1, (count, -1, head_dim))  # (B, T, count, Hkv, d)
+        ctx.shape = heads.shape
+        return tuple(part.transpose(1, 2) for part in heads.unbind(2))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        joined = grads[0].new_empty(ctx.shape)
+        for place, grad in zip(joined.unbind(2), grads, strict=True):
+            place.copy_(grad.transpose(1, 2))
+        return joined.flatten(2), None, None
+
+
+def _split(joined: Tensor, count: int, head_dim: int) -> tuple[Tensor, ...]:
+    """(B, T, count · Hkv · d) → `count` times (B, Hkv, T, d)."""
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        return _Split.apply(joined, count, head_dim)
+    return tuple(part.transpose(1, 2) for part in joined.unflatten(-1, (count, -1, head_dim)).unbind(2))
