@@ -9,6 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from zoo import row_blocks, scores as module
+from zoo.gather import gather
 from zoo.scores import Dense, Factors, Term, attend
 
 
@@ -59,32 +60,37 @@ def test_factors(
 
 
 class Stack:
-    """Three layers that attend with the heads of all layers so far, one of them to the same heads twice."""
+    """Layers that attend with the heads of several layers, to the same heads twice, and with one pattern again."""
 
-    def __init__(self, gather: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def __init__(self, gather: Callable[..., tuple[torch.Tensor, ...]]) -> None:
         self.heads = [(randn(2, 4, 9, 4 + i)[..., :4], randn(2, 2, 9, 4 + i)[..., :4]) for i in range(3)]
         self.weights = [randn(), randn(9, 1)]
         self.v = randn(2, 2, 9, 4)
-        q, k = zip(*((gather(q), gather(k)) for q, k in self.heads), strict=True)
+        q, k = zip(*(gather(q, k) for q, k in self.heads), strict=True)
         one, row = self.weights
         self.layers = [
             (Term(q[0], k[0]),),
             (Term(q[0], k[0], query=one), Term(q[1], k[1], key=row), Term(q[1], k[1], query=0.3)),
             (Term(q[0], k[0]), Term(q[1], k[1], query=row), Term(q[2], k[2])),
+            (Term(q[0], k[0]),),
+            (Term(q[2], k[2], query=0.5),),
+            (Term(q[0], k[0], query=0.5),),
+            (Term(q[0], k[0]),),
         ]
 
     def loss(self, attend: Callable[[tuple[Term, ...], torch.Tensor], torch.Tensor]) -> torch.Tensor:
         v = self.v
         for i, terms in enumerate(self.layers):
-            v = attend(terms, v)[:, ::2] * (1.0 + i)  # as many heads as there are keys'
+            v = attend(terms, v)[:, ::2] * (1.0 + 0.1 * i)  # as many heads as there are keys'
         return v.square().sum()
 
     def leaves(self) -> list[torch.Tensor]:
         return [self.v, *self.weights, *(x for pair in self.heads for x in pair)]
 
 
-def test_heads_that_many_layers_read_gather_their_gradient() -> None:
-    stack, plain = Stack(row_blocks.gathered), Stack(lambda x: x)
+def test_heads_that_many_layers_read_gather_their_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_blocks, "ROWS", 4)
+    stack, plain = Stack(gather), Stack(lambda q, k: (q, k))
     wanted = torch.autograd.grad(plain.loss(naive), plain.leaves())
     loss = stack.loss(lambda terms, v: attend(Factors(terms), v))
     (one,) = torch.autograd.grad(loss, stack.weights[0], retain_graph=True)  # stops short of the heads

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from zoo.extension import AttentionInputs, Layer, ScoreMixing
 from zoo.functional import rms_norm, rotary_table, rotate
+from zoo.gather import gather
 from zoo.history import Heads, History, Pattern
-from zoo.row_blocks import gathered
 from zoo.scores import attend
 from zoo.state import State
 
@@ -67,8 +67,9 @@ class Attention(nn.Module):
     ) -> tuple[Tensor, Pattern]:
         """`normed` is what is projected; `inputs` the same before the norm, for score mixing."""
         q, k, v = self.project(normed, state)  # (B, H, T, d), (B, Hkv, S, d)
-        if history.reads & {"heads", "scores"}:  # later layers read them again, head by head
-            q, k, v = gathered(q.contiguous()), gathered(k.contiguous()), v.contiguous()
+        if "heads" in history.reads:  # later layers read them again, head by head
+            q, k = gather(q.contiguous(), k.contiguous())
+            v = v.contiguous()
         scores = self.score_mixing(q, k, inputs, history, state)
         return self.join(attend(scores, v, self.dropout if self.training else 0.0)), Pattern(scores, Heads(q, k))
 

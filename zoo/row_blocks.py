@@ -1,7 +1,7 @@
 """Attention over the concatenated heads of several terms, by blocks of query rows that are made again in backward.
 
 Saved are v, the result, one number a row, and the terms as they are: layers share theirs, and their gradients are added
-up where they are (`gathered`), so memory stays that of a plain model. No T×T matrix is ever kept.
+up where they are (`zoo.gather`), so memory stays that of a plain model. No T×T matrix is ever kept.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from zoo.gather import Gathered, gathered
 
 ROWS = 128  # query rows at a time
 BLOCK_NUMBERS = 1 << 19  # scores at a time: 2 MB stay in the cache
@@ -31,37 +33,6 @@ def attend_by_rows(terms: Sequence[Term], v: Tensor, dropout: float) -> Tensor:
     """softmax(mask(Σ terms)) v: (B, H, T, d), for v (B, Hkv, S, d)."""
     seed = int(torch.randint(2**62, ())) if dropout > 0 else 0
     return _RowBlocks.apply(dropout, seed, v, *(part for term in terms for part in term))
-
-
-# -- Gradients of what many layers read ---------------------------------------------------------------------------------
-
-
-class _Gather(torch.autograd.Function):
-    """The identity. Whoever reads its result may add to `total` in backward instead of returning a gradient.
-
-    Backward comes here when all readers have done so: the graph has an edge from each of them.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.set_materialize_grads(False)
-        ctx.gathers = True
-        ctx.total, ctx.task = None, None
-        return x.view_as(x)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor | None) -> Tensor | None:
-        total = ctx.total if ctx.task == torch._C._current_graph_task_id() else None
-        ctx.total = None
-        if total is None or grad is None:
-            return grad if total is None else total
-        return total.add_(grad)
-
-
-def gathered(x: Tensor) -> Tensor:
-    """x, of which the gradient is added up in one place: for queries and keys that every later layer reads again."""
-    return _Gather.apply(x) if torch.is_grad_enabled() and x.requires_grad else x
 
 
 # -- Blocks of rows -----------------------------------------------------------------------------------------------------
@@ -189,7 +160,7 @@ class _RowBlocks(torch.autograd.Function):
             own_norms.copy_(norm.view(own_norms.shape))
         ctx.dropout, ctx.seed = dropout, seed
         ctx.numbers = [None if isinstance(part, Tensor) else part for part in flat]
-        ctx.nodes = [_gatherer(x) for term in terms for x in (term.q, term.k)]
+        ctx.nodes = [tuple((gathered(x), x.output_nr) for x in (term.q, term.k)) for term in terms]
         ctx.save_for_backward(v, out, norms, *[part for part in flat if isinstance(part, Tensor)])
         return out
 
@@ -201,8 +172,10 @@ class _RowBlocks(torch.autograd.Function):
         terms = _terms([next(rest) if number is None else number for number in ctx.numbers])
         d_v = v.new_empty(v.shape)
         deltas = (grad * out).sum(dim=-1, keepdim=True)
-        nodes = iter(ctx.nodes)
-        gradients = [(_Gradient(t.q, t.query, next(nodes)), _Gradient(t.k, t.key, next(nodes))) for t in terms]
+        gradients = [
+            (_Gradient(t.q, t.query, *of_q), _Gradient(t.k, t.key, *of_k))
+            for t, (of_q, of_k) in zip(terms, ctx.nodes, strict=True)
+        ]
         for part in _parts(terms[0].q, terms[0].k):
             joined = _Joined(terms, part)
             d_mixed, norm, delta = (joined.heads_of(x) for x in (grad, norms, deltas))
@@ -242,22 +215,16 @@ def _terms(flat: Sequence[Any]) -> list[Term]:
     return [Term(*flat[i : i + 4]) for i in range(0, len(flat), 4)]
 
 
-def _gatherer(x: Tensor) -> Any:
-    return x.grad_fn if getattr(x.grad_fn, "gathers", False) else None
-
-
 class _Gradient:
     """That of a term's q or k and of its weight, added up part by part."""
 
-    def __init__(self, x: Tensor, weight: float | Tensor, node: Any) -> None:
+    def __init__(self, x: Tensor, weight: float | Tensor, node: Gathered | None, which: int) -> None:
         self.x, self.weight = x, weight
         self.of_weight = x.new_empty(*x.shape[:-1], 1) if isinstance(weight, Tensor) else None
         self.gathered = node is not None
-        task = torch._C._current_graph_task_id()
-        self.begun = self.gathered and node.total is not None and node.task == task
-        self.total = node.total if self.begun else x.new_empty(x.shape)
-        if self.gathered:  # what an earlier backward pass left that did not come to its end does not count
-            node.total, node.task = self.total, task
+        totals = {} if node is None else node.now().totals
+        self.begun = which in totals
+        self.total = totals.setdefault(which, x.new_empty(x.shape))
 
     def add(self, part: _Part, heads: slice, grad: Tensor, weight: float | Tensor) -> None:
         """From that of the weighted heads of a part (n, T, d)."""
