@@ -154,3 +154,11 @@ def test_results_are_plain_json(tmp_path: Path) -> None:
     Store(tmp_path).append(result("m", 1, 3.0))
     row = json.loads((tmp_path / FILE).read_text())
     assert row["name"] == "m" and row["curve"][1] == [10, 100, 1.0, 3.0]
+
+
+def test_the_time_of_a_method_is_not_that_of_other_work_on_the_machine() -> None:
+    """A run that was slowed most of the time has the speed of the stretches in which it was not."""
+    whole = [(i, 100 * i, float(i), 3.0) for i in range(30)]
+    slowed = [(i, 100 * i, i + 5.0 * min(i, 20), 3.0) for i in range(30)]
+    runs = [result("m", 1, 3.0, training=points) for points in (whole, slowed)]
+    assert report.fastest([runs[1]]) == pytest.approx(report.fastest([runs[0]])) == pytest.approx(100.0)
