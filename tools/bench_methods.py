@@ -3,14 +3,18 @@
     tools/run python tools/bench_methods.py [v4_m1 v3_m1 …] [--length 256] [--depth 8] [--naive] [--rounds 5]
 
 Each arm is a process of its own and rounds are interleaved (see tools/measure.py). `--naive` also runs the reference of
-tests/reference, which keeps every layer's scores.
+tests/reference, which keeps every layer's scores. `--together` is the quick look at all of them: the time alone, on one
+core, in one process, where a method can disturb the next one's caches.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import statistics
 import sys
+import time
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -78,6 +82,26 @@ def flops_ratio(method: str, sizes: dict[str, int], length: int) -> tuple[float,
     return own.flops / plain.flops, own.flops_executed / plain.flops_executed
 
 
+def together(methods: Sequence[str], sizes: dict[str, int], length: int, batch: int, rounds: int) -> None:
+    """Processor time of every method's step as a multiple of the baseline's in the same round."""
+    import torch
+
+    torch.set_num_threads(1)
+    steps = {method: step(method, sizes, length, batch) for method in (None, *methods)}
+    seconds: dict[str | None, list[float]] = {method: [] for method in steps}
+    for _ in range(1 + rounds):
+        for method, train in steps.items():
+            began = time.process_time()
+            train()
+            seconds[method].append(time.process_time() - began)
+    print(f"{'method':20} {'FLOPs':>7} {'executed':>9} {'time':>7}")
+    plain = seconds.pop(None)[1:]  # the first round warms up
+    for method, own in seconds.items():
+        flops, executed = flops_ratio(str(method), sizes, length)
+        ratio = statistics.median(a / b for a, b in zip(own[1:], plain, strict=True))
+        print(f"{method:20} {flops:7.2f} {executed:9.2f} {ratio:7.2f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("methods", nargs="*", help="ids (default: all)")
@@ -89,12 +113,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--naive", action="store_true", help="measure the naive references too")
+    parser.add_argument("--together", action="store_true", help="a quick look at the times alone, in one process")
     options = parser.parse_args()
     known = [e.name for slot in SLOTS for e in entry_points(group=f"zoo.{slot}")]
     unknown = set(options.methods) - set(known)
     if unknown:
         parser.error(f"there is no method {', '.join(sorted(unknown))}; zoo-plugins lists them")
     sizes, batch = shape(options), max(1, options.tokens // options.length)
+    if options.together:
+        return together(options.methods or known, sizes, options.length, batch, options.rounds)
     print(
         f"{'method':20} {'FLOPs':>7} {'executed':>9} {'time':>7} {'memory':>7}"
         + ("  naive: time  memory" if options.naive else "")
