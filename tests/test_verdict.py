@@ -162,3 +162,17 @@ def test_the_time_of_a_method_is_not_that_of_other_work_on_the_machine() -> None
     slowed = [(i, 100 * i, i + 5.0 * min(i, 20), 3.0) for i in range(30)]
     runs = [result("m", 1, 3.0, training=points) for points in (whole, slowed)]
     assert report.fastest([runs[1]]) == pytest.approx(report.fastest([runs[0]])) == pytest.approx(100.0)
+
+
+def test_arms_are_compared_on_one_split() -> None:
+    """A bench that was interrupted leaves arms that have not been on the test split: then validation tells, and it says so."""
+    tested = [result("baseline", seed, 3.0, test_loss=9.0) for seed in (1, 2, 3)]
+    rest = [result("m", seed, 2.9 + seed / 1000, test_loss=None) for seed in (1, 2, 3)]
+    (found,) = compare([*tested, *rest])
+    assert found.provisional and found.split == "validation"
+    assert found.difference.mean == pytest.approx(-0.098)
+    assert "3 (validation)" in report.verdicts([found]).markdown()
+    (found,) = compare([*tested, *(result("m", seed, 2.9, test_loss=8.9) for seed in (1, 2, 3))])
+    assert not found.provisional and found.difference.mean == pytest.approx(-0.1)
+    half = [result("m", 1, 2.9, test_loss=8.9), result("m", 2, 2.9, test_loss=None)]
+    assert compare([*tested, *half])[0].provisional

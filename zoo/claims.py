@@ -139,7 +139,9 @@ def _cell(found: Sequence[Comparison], match: str) -> str:
         if c.match == match:
             reach = number((c.difference.high - c.difference.low) / 2, ".3f")
             mean = number(c.difference.mean, "+.3f")
-            return f"**{c.verdict}**: {mean} ± {reach} (n {c.difference.n}, could show {number(c.difference.detectable, '.3f')})"
+            split = ", validation split so far" if c.provisional else ""
+            shown = f"n {c.difference.n}{split}, could show {number(c.difference.detectable, '.3f')}"
+            return f"**{c.verdict}**: {mean} ± {reach} ({shown})"
     baselines = found[0].method.first.baselines
     return "the same" if baselines.get(match) == baselines.get("none") else "–"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from zoo.store import Point
-from zoo.verdict import ArmResults, Comparison
+from zoo.verdict import ArmResults, Comparison, common_split
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,8 +76,9 @@ def _over_seeds(runs: Sequence[Sequence[Point]], against: str, flops: float) -> 
 def loss_against_flops(arms: Sequence[ArmResults], title: str) -> Figure:
     """Where each arm ended: total training FLOPs and loss."""
     figure, axes = _figure(7, 4.2)
+    split = common_split(*arms)
     for arm in arms:
-        mean = arm.spread().mean
+        mean = arm.spread(split).mean
         flops = arm.first.flops * arm.first.tokens
         plain = arm.first.match != "method"
         axes.plot([flops], [mean], "ks" if plain else "o", ms=5)

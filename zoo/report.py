@@ -91,9 +91,9 @@ def verdicts(comparisons: Sequence[Comparison]) -> Table:
         rows.append(
             (
                 c.name,
-                str(d.n),
-                number(c.method.spread().mean, ".4f"),
-                number(c.baseline.spread().mean, ".4f"),
+                f"{d.n} (validation)" if c.provisional else str(d.n),
+                number(c.method.spread(c.split).mean, ".4f"),
+                number(c.baseline.spread(c.split).mean, ".4f"),
                 number(d.mean, "+.4f"),
                 f"{number(d.low, '+.4f')} … {number(d.high, '+.4f')}",
                 f"{number(d.boot_low, '+.4f')} … {number(d.boot_high, '+.4f')}",
@@ -119,6 +119,7 @@ def every_arm(found: Sequence[ArmResults]) -> Table:
                 str(s.n),
                 number(s.mean, ".4f"),
                 number(s.deviation, ".4f"),
+                arm.split,
                 f"{first.lr:.2g}",
                 f"{first.parameters:,}",
                 f"{first.off_by:+.3%}" if first.match not in ("method", "none") else "–",
@@ -126,7 +127,18 @@ def every_arm(found: Sequence[ArmResults]) -> Table:
                 "no" if not first.causal else "yes",
             )
         )
-    head = ("arm", "match", "host", "n", "mean loss", "deviation", "learning rate", "parameters", "match is off by")
+    head = (
+        "arm",
+        "match",
+        "host",
+        "n",
+        "mean loss",
+        "deviation",
+        "split",
+        "learning rate",
+        "parameters",
+        "match is off by",
+    )
     return Table("Every arm", (*head, "diverged", "causal"), tuple(rows))
 
 

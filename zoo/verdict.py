@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from zoo.stats import Paired, Spread, holm, paired, spread
 from zoo.store import Result, best_factor
 
 LEVEL = 0.05
+Split = Literal["test", "validation"]
 
 
 class ArmResults(NamedTuple):
@@ -26,11 +27,20 @@ class ArmResults(NamedTuple):
     def diverged(self) -> int:
         return sum(run.status == "diverged" for run in self.runs)
 
-    def losses(self) -> dict[int, float]:
-        return {run.seed: run.loss for run in self.runs if run.status != "diverged" and math.isfinite(run.loss)}
+    @property
+    def split(self) -> Split:
+        """The test split, once all runs have been there."""
+        finished = [run for run in self.runs if run.status != "diverged"]
+        return "test" if finished and all(run.test_loss is not None for run in finished) else "validation"
 
-    def spread(self) -> Spread:
-        return spread(list(self.losses().values()))
+    def losses(self, split: Split) -> dict[int, float]:
+        """By seed."""
+        finished = [run for run in self.runs if run.status != "diverged"]
+        found = {run.seed: run.test_loss if split == "test" else run.valid_loss for run in finished}
+        return {seed: loss for seed, loss in found.items() if loss is not None and math.isfinite(loss)}
+
+    def spread(self, split: Split | None = None) -> Spread:
+        return spread(list(self.losses(split or self.split).values()))
 
 
 class Comparison(NamedTuple):
@@ -43,10 +53,15 @@ class Comparison(NamedTuple):
     difference: Paired
     p_holm: float
     verdict: str
+    provisional: bool  # on the validation split, while others have been on the test split
 
     @property
     def name(self) -> str:
         return self.method.first.name
+
+    @property
+    def split(self) -> Split:
+        return common_split(self.method, self.baseline)
 
 
 def arms(results: Sequence[Result]) -> dict[str, ArmResults]:
@@ -85,17 +100,27 @@ def compare(results: Sequence[Result], suites: Mapping[str, str] | None = None) 
     for members in families.values():
         for i, p in zip(members, holm([differences[i].p for i in members]), strict=True):
             corrected[i] = p
+    tested = any(arm.split == "test" for arm in found.values())
     return [
-        Comparison(method, baseline, match, suite, found, p, verdict(method, baseline, found, p))
-        for (method, baseline, match), suite, found, p in zip(pairs, of, differences, corrected, strict=True)
-    ]
+        Comparison(
+            method, baseline, match, suite, d, p, verdict(method, baseline, d, p),
+            tested and common_split(method, baseline) != "test",
+        )
+        for (method, baseline, match), suite, d, p in zip(pairs, of, differences, corrected, strict=True)
+    ]  # fmt: skip
 
 
 def difference(method: ArmResults, baseline: ArmResults) -> Paired:
-    """Of the losses, over the seeds that both have."""
-    ours, theirs = method.losses(), baseline.losses()
+    """Of the losses on one split, over the seeds that both have."""
+    split = common_split(method, baseline)
+    ours, theirs = method.losses(split), baseline.losses(split)
     seeds = sorted(ours.keys() & theirs.keys())
     return paired([ours[seed] for seed in seeds], [theirs[seed] for seed in seeds])
+
+
+def common_split(*arms: ArmResults) -> Split:
+    """What they are compared on: an interrupted bench leaves arms that have not been on the test split yet."""
+    return "test" if all(arm.split == "test" for arm in arms) else "validation"
 
 
 def verdict(method: ArmResults, baseline: ArmResults, difference: Paired, p: float) -> str:
