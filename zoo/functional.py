@@ -17,11 +17,15 @@ from torch.autograd.function import once_differentiable
 T = TypeVar("T")
 
 
+def autocasts(x: Tensor) -> bool:
+    """Whether autocast is on where x is."""
+    return x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
+
+
 def _with_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     """The tensors in the type that autocast wants for a matrix product; as they are without autocast."""
-    kind = tensors[0].device.type
-    if kind != "meta" and torch.is_autocast_enabled(kind):
-        return tuple(t.to(torch.get_autocast_dtype(kind)) for t in tensors)
+    if autocasts(tensors[0]):
+        return tuple(t.to(torch.get_autocast_dtype(t.device.type)) for t in tensors)
     return tensors
 
 

@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from zoo.attention import times
 from zoo.block import Block
-from zoo.functional import rms_norm
+from zoo.functional import autocasts, rms_norm
 from zoo.history import History
 from zoo.scores import attend
 from zoo.state import State
@@ -36,7 +36,7 @@ def layers_again(history: History, x: Tensor, weights: Weights = None, checkpoin
 
 def add_attention(total: Tensor, history: History, x: Tensor, weights: Weights = None) -> Tensor:
     """total + Σ attention_again: the output projections add to it as they go."""
-    if torch.is_autocast_enabled(x.device.type) or any(block.dropout for block in history.blocks):
+    if autocasts(x) or any(block.dropout for block in history.blocks):
         return sum(attention_again(history, x, weights), start=total)
     values, _ = _values(history, x)
     for i, (block, scores, v) in enumerate(zip(history.blocks, history.scores, values, strict=True)):
