@@ -176,3 +176,9 @@ def test_arms_are_compared_on_one_split() -> None:
     assert not found.provisional and found.difference.mean == pytest.approx(-0.1)
     half = [result("m", 1, 2.9, test_loss=8.9), result("m", 2, 2.9, test_loss=None)]
     assert compare([*tested, *half])[0].provisional
+
+
+def test_an_arm_that_diverged_altogether_waits_for_no_split() -> None:
+    plain = [result("baseline", seed, 3.0) for seed in (1, 2, 3)]
+    (found,) = compare([*plain, *(result("m", seed, None) for seed in (1, 2, 3))])
+    assert found.verdict == "diverged" and not found.provisional and found.split == "test"

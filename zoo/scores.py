@@ -89,10 +89,8 @@ def _attend_few(scores: Factors, v: Tensor) -> Tensor:
     rows, keys = scores.terms[0].q.size(2), v.size(2)
     total: Tensor | None = None
     for q, k, query, key in scores.terms:
-        grouped = (
-            _weighted(q, query).unflatten(1, (kv_heads, -1)).flatten(2, 3)
-        )  # a key head's query heads below each other
-        part = grouped @ k.mT
+        # The query heads of a key head stand below each other.
+        part = _weighted(q, query).unflatten(1, (kv_heads, -1)).flatten(2, 3) @ k.mT
         part = _weighted(part, key.mT if isinstance(key, Tensor) and key.dim() else key)
         total = part if total is None else total.add_(part)
     assert total is not None

@@ -30,14 +30,15 @@ class ArmResults(NamedTuple):
     @property
     def split(self) -> Split:
         """The test split, once all runs have been there."""
-        finished = [run for run in self.runs if run.status != "diverged"]
-        return "test" if finished and all(run.test_loss is not None for run in finished) else "validation"
+        return "test" if all(run.test_loss is not None for run in self._finished()) else "validation"
 
     def losses(self, split: Split) -> dict[int, float]:
         """By seed."""
-        finished = [run for run in self.runs if run.status != "diverged"]
-        found = {run.seed: run.test_loss if split == "test" else run.valid_loss for run in finished}
+        found = {run.seed: run.test_loss if split == "test" else run.valid_loss for run in self._finished()}
         return {seed: loss for seed, loss in found.items() if loss is not None and math.isfinite(loss)}
+
+    def _finished(self) -> list[Result]:
+        return [run for run in self.runs if run.status != "diverged"]
 
     def spread(self, split: Split | None = None) -> Spread:
         return spread(list(self.losses(split or self.split).values()))
@@ -100,7 +101,7 @@ def compare(results: Sequence[Result], suites: Mapping[str, str] | None = None) 
     for members in families.values():
         for i, p in zip(members, holm([differences[i].p for i in members]), strict=True):
             corrected[i] = p
-    tested = any(arm.split == "test" for arm in found.values())
+    tested = any(result.test_loss is not None for result in results)
     return [
         Comparison(
             method, baseline, match, suite, d, p, verdict(method, baseline, d, p),
