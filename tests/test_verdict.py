@@ -182,3 +182,9 @@ def test_an_arm_that_diverged_altogether_waits_for_no_split() -> None:
     plain = [result("baseline", seed, 3.0) for seed in (1, 2, 3)]
     (found,) = compare([*plain, *(result("m", seed, None) for seed in (1, 2, 3))])
     assert found.verdict == "diverged" and not found.provisional and found.split == "test"
+
+
+def test_the_baseline_may_be_the_one_that_has_not_been_on_the_test_split() -> None:
+    plain = [result("baseline", seed, 3.0, test_loss=None) for seed in (1, 2, 3)]
+    (found,) = compare([*plain, *(result("m", seed, 2.9, test_loss=8.9) for seed in (1, 2, 3))])
+    assert found.provisional and found.difference.mean == pytest.approx(-0.1)
