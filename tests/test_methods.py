@@ -7,6 +7,7 @@ import reference
 import torch
 from models import METHODS, SLOTS, extension_of, factory, random_model, reference_method, reference_weights, tokens
 
+from zoo import readers, row_blocks, scores
 from zoo.extension import preset
 
 # (depth, length, batch, key/value heads of 4): one layer, one token, as many tokens as taps, one more, and more
@@ -67,6 +68,23 @@ def test_the_catalogue_is_complete() -> None:
 def test_equals_reference(slot: str, method: str, host: str) -> None:
     for case in CASES[:4] if method == "wr_8_3_log" else CASES:  # its reference loops over pairs of channels
         assert_same(slot, method, host, case)
+
+
+RERUN = [method for _, method in METHODS if method.startswith("v3_")]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("method", RERUN)
+def test_patterns_that_many_layers_attend_with(method: str, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradients of queries and keys made once for all readers, as on long sequences."""
+    monkeypatch.setattr(readers, "LONG", 1)
+    monkeypatch.setattr(row_blocks, "ROWS", 4)
+    monkeypatch.setattr(row_blocks, "BLOCK_NUMBERS", 300)  # some heads of a sequence at a time, or some sequences
+    shared = []
+    monkeypatch.setattr(scores, "attend_shared", lambda *given: shared.append(1) or readers.attend_shared(*given))
+    for case in CASES:
+        assert_same("residual", method, host, case)
+    assert len(shared) > len(CASES)
 
 
 SETTINGS = (

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from zoo import row_blocks, scores as module
+from zoo import readers, row_blocks, scores as module
 from zoo.gather import gather
 from zoo.scores import Dense, Factors, Term, attend
 
@@ -62,10 +62,12 @@ def test_factors(
 class Stack:
     """Layers that attend with the heads of several layers, to the same heads twice, and with one pattern again."""
 
-    def __init__(self, gather: Callable[..., tuple[torch.Tensor, ...]]) -> None:
-        self.heads = [(randn(2, 4, 9, 4 + i)[..., :4], randn(2, 2, 9, 4 + i)[..., :4]) for i in range(3)]
+    def __init__(self, gather: Callable[..., tuple[torch.Tensor, ...]], groups: int) -> None:
+        self.groups = groups
+        kv_heads = 4 // groups
+        self.heads = [(randn(2, 4, 9, 4 + i)[..., :4], randn(2, kv_heads, 9, 5 + i)[..., :4]) for i in range(3)]
         self.weights = [randn(), randn(9, 1)]
-        self.v = randn(2, 2, 9, 4)
+        self.v = randn(2, kv_heads, 9, 4)
         q, k = zip(*(gather(q, k) for q, k in self.heads), strict=True)
         one, row = self.weights
         self.layers = [
@@ -81,16 +83,21 @@ class Stack:
     def loss(self, attend: Callable[[tuple[Term, ...], torch.Tensor], torch.Tensor]) -> torch.Tensor:
         v = self.v
         for i, terms in enumerate(self.layers):
-            v = attend(terms, v)[:, ::2] * (1.0 + 0.1 * i)  # as many heads as there are keys'
+            v = attend(terms, v)[:, :: self.groups] * (1.0 + 0.1 * i)  # as many heads as there are keys'
         return v.square().sum()
 
     def leaves(self) -> list[torch.Tensor]:
         return [self.v, *self.weights, *(x for pair in self.heads for x in pair)]
 
 
-def test_heads_that_many_layers_read_gather_their_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("long", [1, 100])
+def test_heads_that_many_layers_read_gather_their_gradient(
+    monkeypatch: pytest.MonkeyPatch, groups: int, long: int
+) -> None:
     monkeypatch.setattr(row_blocks, "ROWS", 4)
-    stack, plain = Stack(gather), Stack(lambda q, k: (q, k))
+    monkeypatch.setattr(readers, "LONG", long)
+    stack, plain = Stack(gather, groups), Stack(lambda q, k: (q, k), groups)
     wanted = torch.autograd.grad(plain.loss(naive), plain.leaves())
     loss = stack.loss(lambda terms, v: attend(Factors(terms), v))
     (one,) = torch.autograd.grad(loss, stack.weights[0], retain_graph=True)  # stops short of the heads

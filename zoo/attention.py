@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.extension import AttentionInputs, Layer, ScoreMixing
-from zoo.functional import rms_norm, rotary_table, rotate
+from zoo.functional import heads_of, rms_norm, rotary_table
 from zoo.gather import gather
 from zoo.history import Heads, History, Pattern
 from zoo.scores import attend
@@ -67,7 +67,7 @@ class Attention(nn.Module):
     ) -> tuple[Tensor, Pattern]:
         """`normed` is what is projected; `inputs` the same before the norm, for score mixing."""
         q, k, v = self.project(normed, state)  # (B, H, T, d), (B, Hkv, S, d)
-        if "heads" in history.reads:  # later layers read them again, head by head
+        if history.reads & {"heads", "scores"}:  # later layers read them again, head by head
             q, k = gather(q.contiguous(), k.contiguous())
             v = v.contiguous()
         scores = self.score_mixing(q, k, inputs, history, state)
@@ -80,14 +80,12 @@ class Attention(nn.Module):
             joined = torch.cat([F.linear(x, w) for x, w in zip(normed, weights, strict=True)], dim=-1)
         else:
             joined = F.linear(normed, self.qkv)
-        heads = joined.unflatten(-1, (-1, self.head_dim))  # (B, T, H + 2 Hkv, d)
-        start = state.start if state is not None else 0
-        table = rotary(start, heads.size(1), self.head_dim, self.rope_theta, heads.device)
         if self.q_norm is not None and self.k_norm is not None:
-            q, k, v = heads.split(self.heads, dim=2)
-            heads = torch.cat([self.q_norm(q), self.k_norm(k), v], dim=2)
-        heads = rotate(heads, table, self.heads[0] + self.heads[1])
-        q, k, v = (x.transpose(1, 2) for x in heads.split(self.heads, dim=2))
+            q, k, v = joined.unflatten(-1, (-1, self.head_dim)).split(self.heads, dim=2)
+            joined = torch.cat([self.q_norm(q), self.k_norm(k), v], dim=2).flatten(2)
+        start = state.start if state is not None else 0
+        table = rotary(start, joined.size(1), self.head_dim, self.rope_theta, joined.device)
+        q, k, v = heads_of(joined, self.heads, self.head_dim, table, turned=self.heads[0] + self.heads[1])
         if state is not None:
             k, v = state.append(self, "k", k, dim=2), self.keep_values(v, state)
         return q, k, v

@@ -225,35 +225,51 @@ def _rotated(pairs: Tensor, table: Tensor, sign: float) -> Tensor:
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)
 
 
-class _Rotate(torch.autograd.Function):
-    """In place on a tensor that nobody else has: the product that made it does not need it in backward."""
+class _Heads(torch.autograd.Function):
+    """Works on a tensor that nobody else has: the product that made it does not need it in backward.
+
+    In backward the parts are put where that product needs them; autograd's own way copies the whole several times.
+    """
 
     @staticmethod
-    def forward(ctx: Any, heads: Tensor, table: Tensor, count: int) -> Tensor:
+    def forward(
+        ctx: Any, joined: Tensor, counts: tuple[int, ...], head_dim: int, table: Tensor | None, turned: int
+    ) -> tuple[Tensor, ...]:
+        heads = joined.unflatten(-1, (-1, head_dim))
+        ctx.shape, ctx.counts, ctx.turned = heads.shape, counts, turned
         ctx.save_for_backward(table)
-        ctx.count = count
-        _rotate_(heads[:, :, :count], table, 1.0)
-        ctx.mark_dirty(heads)
-        return heads
+        if table is not None:
+            _rotate_(heads[:, :, :turned], table, 1.0)
+        return tuple(part.transpose(1, 2) for part in heads.split(counts, dim=2))
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         (table,) = ctx.saved_tensors
-        grad = grad.clone() if not grad.is_contiguous() else grad
-        _rotate_(grad[:, :, : ctx.count], table, -1.0)
-        return grad, None, None
+        heads = grads[0].new_empty(ctx.shape)
+        for place, grad in zip(heads.split(ctx.counts, dim=2), grads, strict=True):
+            place.copy_(grad.transpose(1, 2))
+        if table is not None:
+            _rotate_(heads[:, :, : ctx.turned], table, -1.0)
+        return heads.flatten(2), None, None, None, None
 
 
-def rotate(heads: Tensor, table: Tensor, count: int) -> Tensor:
-    """Rotary positions on the first `count` heads of a fresh (B, T, H, d), which is consumed; `table` (T, d/2, 2)."""
-    if not torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        _rotate_(heads[:, :, :count], table, 1.0)
-        return heads
-    if torch.compiler.is_compiling():
-        turned = _rotated(heads[:, :, :count].unflatten(-1, (-1, 2)), table, 1.0).flatten(-2)
-        return torch.cat([turned.to(heads.dtype), heads[:, :, count:]], dim=2)
-    return _Rotate.apply(heads, table, count)
+def heads_of(
+    joined: Tensor, counts: tuple[int, ...], head_dim: int, table: Tensor | None = None, turned: int = 0
+) -> tuple[Tensor, ...]:
+    """A fresh product (B, T, Σ counts · d), which is consumed, as heads: (B, count, T, d) for each count.
+
+    With a `table` (T, d/2, 2), the first `turned` heads get rotary positions.
+    """
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        return _Heads.apply(joined, counts, head_dim, table, turned)
+    heads = joined.unflatten(-1, (-1, head_dim))
+    if table is not None and torch.compiler.is_compiling():
+        new = _rotated(heads[:, :, :turned].unflatten(-1, (-1, 2)), table, 1.0).flatten(-2)
+        heads = torch.cat([new.to(heads.dtype), heads[:, :, turned:]], dim=2)
+    elif table is not None:
+        _rotate_(heads[:, :, :turned], table, 1.0)
+    return tuple(part.transpose(1, 2) for part in heads.split(counts, dim=2))
 
 
 # -- Output projection and cross-entropy --------------------------------------------------------------------------------

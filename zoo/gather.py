@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+
+class Late(Protocol):
+    """What can be made only when all have read."""
+
+    def gradients(self) -> tuple[Tensor, ...]:
+        """One for each of the tensors."""
+        ...
 
 
 @dataclass
@@ -15,14 +23,24 @@ class Gathered:
     """What the readers of some tensors have left so far in the backward pass under way."""
 
     totals: dict[int, Tensor] = field(default_factory=dict)  # by the number of the tensor
+    late: dict[float, Late] = field(default_factory=dict)  # by whatever tells the readers' kinds apart
     task: int = -1  # the backward pass
 
     def now(self) -> Gathered:
         """Itself, without what an earlier backward pass left that did not come to its end."""
         task = torch._C._current_graph_task_id()
         if self.task != task:
-            self.task, self.totals = task, {}
+            self.task, self.totals, self.late = task, {}, {}
         return self
+
+    def take(self) -> dict[int, Tensor]:
+        """The whole, by the number of the tensor; nothing is left."""
+        totals, late = self.now().totals, self.late
+        self.totals, self.late = {}, {}
+        for readers in late.values():
+            for i, grad in enumerate(readers.gradients()):
+                totals[i] = totals[i].add_(grad) if i in totals else grad
+        return totals
 
 
 class _Gather(torch.autograd.Function):
@@ -40,8 +58,7 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *returned: Tensor | None) -> tuple[Tensor | None, ...]:
-        totals = ctx.gathered.now().totals
-        ctx.gathered.totals = {}
+        totals = ctx.gathered.take()
         return tuple(_sum(totals.get(i), grad) for i, grad in enumerate(returned))
 
 

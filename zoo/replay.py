@@ -6,16 +6,14 @@ The pattern is never stored: each layer attends once more with the queries and k
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from zoo.attention import times
 from zoo.block import Block
-from zoo.functional import autocasts, rms_norm
+from zoo.functional import autocasts, heads_of, rms_norm
 from zoo.history import History
 from zoo.scores import attend
 from zoo.state import State
@@ -75,30 +73,6 @@ def joined_values(blocks: tuple[Block, ...], x: Tensor, state: State | None) -> 
     if x.size(0) * x.size(1) < blocks[0].attention.value_weight().size(0):  # a few tokens: rather weight them
         return [block.attention.values(normed * block.attention_norm.gain, state) for block in blocks]
     weights = [block.attention.value_weight() * block.attention_norm.gain for block in blocks]
-    parts = _split(F.linear(normed, torch.cat(weights)), len(blocks), blocks[0].attention.head_dim)
+    counts = tuple(block.attention.heads[-1] for block in blocks)
+    parts = heads_of(F.linear(normed, torch.cat(weights)), counts, blocks[0].attention.head_dim)
     return [block.attention.keep_values(v, state) for block, v in zip(blocks, parts, strict=True)]
-
-
-class _Split(torch.autograd.Function):
-    """Heads of several blocks from one product. In backward they are put where the product's gradient needs them."""
-
-    @staticmethod
-    def forward(ctx: Any, joined: Tensor, count: int, head_dim: int) -> tuple[Tensor, ...]:
-        heads = joined.unflatten(-1, (count, -1, head_dim))  # (B, T, count, Hkv, d)
-        ctx.shape = heads.shape
-        return tuple(part.transpose(1, 2) for part in heads.unbind(2))
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        joined = grads[0].new_empty(ctx.shape)
-        for place, grad in zip(joined.unbind(2), grads, strict=True):
-            place.copy_(grad.transpose(1, 2))
-        return joined.flatten(2), None, None
-
-
-def _split(joined: Tensor, count: int, head_dim: int) -> tuple[Tensor, ...]:
-    """(B, T, count · Hkv · d) → `count` times (B, Hkv, T, d)."""
-    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        return _Split.apply(joined, count, head_dim)
-    return tuple(part.transpose(1, 2) for part in joined.unflatten(-1, (count, -1, head_dim)).unbind(2))

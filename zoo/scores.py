@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from zoo.readers import attend_shared, shares
 from zoo.row_blocks import ROWS, Term, attend_by_rows
 
 
@@ -67,6 +68,8 @@ def _attend_fused(
         scale = query * key
     else:
         q, k = _weighted(q, query), _weighted(k, key)
+    if not dropout and shares(q, k, v):
+        return attend_shared(q, k, v, scale)
     length, keys, groups = q.size(2), k.size(2), q.size(1) // k.size(1)
     if groups > 1 and length == 1:  # the heads of a group as rows, so that the cache is not copied for each of them
         rows = q.reshape(q.size(0), k.size(1), groups, q.size(3))
