@@ -128,10 +128,10 @@ def _say(text: str) -> None:
 
 def prepare_process() -> None:
     """Settings of the C library and of its threads, before torch is there: the first are read only when a process starts."""
-    if os.getloadavg()[0] > (os.cpu_count() or 1) / 2:
-        # Threads wait for each other by spinning: best on a machine of one's own, but beside other work a step takes several
-        # times as long, and they had better sleep soon.
-        os.environ.setdefault("GOMP_SPINCOUNT", "3000")
+    # Threads wait for each other by spinning: best on a machine of one's own, but beside other work a step takes several
+    # times as long, and they had better sleep soon. A bench decides for its runs: the later ones would count the earlier.
+    busy = os.getloadavg()[0] > (os.cpu_count() or 1) / 2
+    os.environ.setdefault("GOMP_SPINCOUNT", "3000" if busy else "300000")
     if RESTARTED in os.environ or all(name in os.environ for name in ENVIRONMENT):
         return
     try:
