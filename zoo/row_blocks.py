@@ -16,8 +16,8 @@ from torch.autograd.function import once_differentiable
 
 from zoo.gather import Gathered, gathered
 
-ROWS = 128  # query rows at a time
-BLOCK_NUMBERS = 1 << 19  # scores at a time: 2 MB stay in the cache
+ROWS = 64  # query rows at a time: fewer scores of later tokens are made in vain
+BLOCK_NUMBERS = 1 << 20  # scores at a time: 4 MB stay in the cache, and two threads have enough to do
 
 
 class Term(NamedTuple):

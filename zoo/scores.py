@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from zoo.readers import attend_shared, shares
-from zoo.row_blocks import ROWS, Term, attend_by_rows
+from zoo.row_blocks import Term, attend_by_rows
 
 
 class Factors(NamedTuple):
@@ -37,6 +37,7 @@ class Dense(NamedTuple):
 
 Scores = Factors | Dense
 
+ROWS = 128  # of dense scores at a time
 FEW_ROWS = 16  # new tokens behind a cache: joining all keys would cost more than attending to them
 
 
