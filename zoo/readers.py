@@ -25,6 +25,7 @@ def shares(q: Tensor, k: Tensor, v: Tensor) -> bool:
     return (
         node is not None
         and node is gathered(k)
+        and (q.output_nr, k.output_nr) == (0, 1)
         and q.device.type == "cpu"
         and q.dtype in (torch.float32, torch.float64)
         and q.size(2) == k.size(2) >= LONG
