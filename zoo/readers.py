@@ -60,7 +60,7 @@ class _Readings:
 
     def __init__(self, term: Term) -> None:
         self.term = term
-        self.parts = list(parts(term.q, term.k))
+        self.parts = list(parts([term]))
         self.values: list[Tensor] = []
         self.grads: list[Tensor] = []  # of what was attended
 

@@ -18,6 +18,9 @@ from zoo.gather import Gathered, gathered
 
 ROWS = 64  # query rows at a time: fewer scores of later tokens are made in vain
 BLOCK_NUMBERS = 1 << 20  # scores at a time: 4 MB stay in the cache, and two threads have enough to do
+JOINED_NUMBERS = (
+    1 << 21
+)  # of concatenated queries at a time: they are copies, and memory is to stay that of a plain model
 
 
 class Term(NamedTuple):
@@ -54,13 +57,16 @@ class Part(NamedTuple):
         return self.batch, self.key_heads
 
 
-def parts(q: Tensor, k: Tensor) -> Iterator[Part]:
-    (batch, heads, length, _), kv_heads = q.shape, k.size(1)
+def parts(terms: Sequence[Term]) -> Iterator[Part]:
+    """All heads of all sequences, as many at a time as there is room for."""
+    (batch, heads, length, width), (kv_heads, keys) = terms[0].q.shape, terms[0].k.shape[1:3]
     groups = heads // kv_heads
-    fit = max(1, BLOCK_NUMBERS // (groups * min(ROWS, length) * k.size(2)))  # key heads, over all sequences
-    sequences, at_once = max(1, fit // kv_heads), min(fit, kv_heads)
+    scores, joined = min(ROWS, length) * keys, max(length, keys) * width * len(terms)  # numbers a query head
+    fit = max(1, min(BLOCK_NUMBERS // scores, JOINED_NUMBERS // joined) // groups)  # key heads, over all sequences
+    sequences = max(1, fit // kv_heads)
+    at_once = max(n for n in range(1, kv_heads + 1) if kv_heads % n == 0 and n <= fit)
     for b, h in itertools.product(range(0, batch, sequences), range(0, kv_heads, at_once)):
-        end = min(h + at_once, kv_heads)
+        end = h + at_once
         yield Part(slice(b, min(b + sequences, batch)), slice(h * groups, end * groups), slice(h, end))
 
 
@@ -190,7 +196,7 @@ class _RowBlocks(torch.autograd.Function):
     def forward(ctx: Any, dropout: float, seed: int, v: Tensor, *flat: Any) -> Tensor:
         terms = _terms(flat)
         out = v.new_empty(terms[0].q.shape[:-1] + v.shape[-1:])
-        for part in parts(terms[0].q, terms[0].k):
+        for part in parts(terms):
             joined = Joined(terms, part)
             values = joined.values_of(v)
             mixed = values.new_empty(*joined.q.shape[:-1], v.size(-1))
@@ -217,7 +223,7 @@ class _RowBlocks(torch.autograd.Function):
             (Gradient(t.q, t.query, *of_q), Gradient(t.k, t.key, *of_k))
             for t, (of_q, of_k) in zip(terms, ctx.nodes, strict=True)
         ]
-        for part in parts(terms[0].q, terms[0].k):
+        for part in parts(terms):
             joined = Joined(terms, part)
             d_mixed, values = joined.heads_of(grad), joined.values_of(v)
             d_values = values.new_empty(values.shape)
