@@ -59,6 +59,18 @@ def test_factors(
         torch.testing.assert_close(mine, wanted)
 
 
+@pytest.mark.parametrize(("heads", "kv_heads", "count"), [(8, 8, 1), (8, 8, 12), (6, 3, 12), (4, 1, 30)])
+def test_parts_are_all_heads_once_and_their_copies_small(heads: int, kv_heads: int, count: int) -> None:
+    q, k = torch.empty(3, heads, 256, 64, device="meta"), torch.empty(3, kv_heads, 256, 64, device="meta")
+    seen = torch.zeros(3, heads), torch.zeros(3, kv_heads)
+    for part in row_blocks.parts([Term(q, k)] * count):
+        seen[0][part.of_queries] += 1
+        seen[1][part.of_keys] += 1
+        copied = q[part.of_queries].numel() * count
+        assert copied <= row_blocks.JOINED_NUMBERS or part.key_heads.stop - part.key_heads.start == 1
+    assert (seen[0] == 1).all() and (seen[1] == 1).all()
+
+
 class Stack:
     """Layers that attend with the heads of several layers, to the same heads twice, and with one pattern again."""
 

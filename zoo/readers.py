@@ -51,8 +51,10 @@ class _Reading(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor, None]:
         q, k, v = ctx.saved_tensors
-        late = ctx.node.now().late.setdefault(ctx.scale, _Readings(Term(q, k, ctx.scale)))
-        return None, None, late.read(v, grad), None
+        late = ctx.node.now().late
+        if ctx.scale not in late:
+            late[ctx.scale] = _Readings(Term(q, k, ctx.scale))
+        return None, None, late[ctx.scale].read(v, grad), None
 
 
 class _Readings:
