@@ -225,6 +225,16 @@ def _rotated(pairs: Tensor, table: Tensor, sign: float) -> Tensor:
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)
 
 
+def _cut(
+    joined: Tensor, counts: tuple[int, ...], head_dim: int, table: Tensor | None, turned: int
+) -> tuple[Tensor, ...]:
+    """`heads_of`, in place."""
+    heads = joined.unflatten(-1, (-1, head_dim))
+    if table is not None:
+        _rotate_(heads[:, :, :turned], table, 1.0)
+    return tuple(part.transpose(1, 2) for part in heads.split(counts, dim=2))
+
+
 class _Heads(torch.autograd.Function):
     """Works on a tensor that nobody else has: the product that made it does not need it in backward.
 
@@ -235,12 +245,9 @@ class _Heads(torch.autograd.Function):
     def forward(
         ctx: Any, joined: Tensor, counts: tuple[int, ...], head_dim: int, table: Tensor | None, turned: int
     ) -> tuple[Tensor, ...]:
-        heads = joined.unflatten(-1, (-1, head_dim))
-        ctx.shape, ctx.counts, ctx.turned = heads.shape, counts, turned
+        ctx.shape, ctx.counts, ctx.turned = (*joined.shape[:2], sum(counts), head_dim), counts, turned
         ctx.save_for_backward(table)
-        if table is not None:
-            _rotate_(heads[:, :, :turned], table, 1.0)
-        return tuple(part.transpose(1, 2) for part in heads.split(counts, dim=2))
+        return _cut(joined, counts, head_dim, table, turned)
 
     @staticmethod
     @once_differentiable
@@ -261,15 +268,14 @@ def heads_of(
 
     With a `table` (T, d/2, 2), the first `turned` heads get rotary positions.
     """
-    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        return _Heads.apply(joined, counts, head_dim, table, turned)
-    heads = joined.unflatten(-1, (-1, head_dim))
-    if table is not None and torch.compiler.is_compiling():
-        new = _rotated(heads[:, :, :turned].unflatten(-1, (-1, 2)), table, 1.0).flatten(-2)
-        heads = torch.cat([new.to(heads.dtype), heads[:, :, turned:]], dim=2)
-    elif table is not None:
-        _rotate_(heads[:, :, :turned], table, 1.0)
-    return tuple(part.transpose(1, 2) for part in heads.split(counts, dim=2))
+    if torch.compiler.is_compiling():
+        if table is not None:
+            heads = joined.unflatten(-1, (-1, head_dim))
+            new = _rotated(heads[:, :, :turned].unflatten(-1, (-1, 2)), table, 1.0).flatten(-2)
+            joined = torch.cat([new.to(heads.dtype), heads[:, :, turned:]], dim=2).flatten(2)
+        return _cut(joined, counts, head_dim, None, 0)
+    cut = _Heads.apply if torch.is_grad_enabled() else _cut
+    return cut(joined, counts, head_dim, table, turned)
 
 
 # -- Output projection and cross-entropy --------------------------------------------------------------------------------
