@@ -16,7 +16,7 @@ IDS = {found.id for found in plugins.find() if found.distribution == "transforme
 @pytest.mark.parametrize("id", sorted(IDS))
 def test_a_card_can_be_checked_against_methods_that_exist(id: str) -> None:
     for claim in claims.claims(id):
-        assert set(claim.others) <= (IDS | {claims.BASELINE, ""}) - {id}
+        assert isinstance(claim, claims.Ends) or set(claim.others) <= (IDS | {claims.BASELINE, ""}) - {id}
     assert "Checked as" not in claims.claim(id)
 
 
@@ -69,7 +69,38 @@ def test_the_page() -> None:
     assert "The best of Version 1, slightly worse than the baseline." in page
 
 
-def test_a_claim_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "_section", lambda id: "Nice. Checked as: nicer than baseline.")
-    with pytest.raises(ZooError, match="nicer than baseline.*better than"):
+@pytest.mark.parametrize("clause", ["nicer than baseline", "with other nicer than baseline", "gate ends near 1"])
+def test_a_claim_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, clause: str) -> None:
+    monkeypatch.setattr(claims, "_section", lambda id: f"Nice. Checked as: {clause}.")
+    with pytest.raises(ZooError, match=f"{clause.removeprefix('with other ')}.*better than"):
         claims.claims("m")
+
+
+@pytest.mark.parametrize(
+    ("clause", "told"),
+    [
+        ("gain ends below 1", ["1 (0.80), 4 (0.50): **holds**", "2 (1.00): **open**", "3 (1.20): **contradicted**"]),
+        ("gain ends above 1", ["1 (0.80), 4 (0.50): **contradicted**", "2 (1.00): **open**", "3 (1.20): **holds**"]),
+        ("gain ends below 0.9 in early layers", ["1 (0.80): **holds**", "2 (1.00): **open**"]),
+    ],
+)
+def test_a_claim_on_what_is_learned(monkeypatch: pytest.MonkeyPatch, clause: str, told: list[str]) -> None:
+    monkeypatch.setattr(claims, "_section", lambda id: f"Learns. Checked as: {clause}.")
+    noise = {1: -0.02, 2: 0.02, 3: 0.0}
+    runs = [
+        result("m", s, 3.0, probes={"gain": {"1": 0.8 + n, "2": 1 + 10 * n, "3": 1.2 + n, "4": [0.4 + n, 0.6 + n]}})
+        for s, n in noise.items()
+    ]
+    method = Report.of(runs).arms[0]
+    head = clause.removesuffix(" in early layers")
+    assert claims.checked(method, Report.of(runs)) == "; ".join(f"{head} in layer {each}" for each in told)
+    without = [result("m", s, 3.0) for s in noise]
+    assert claims.checked(Report.of(without).arms[0], Report.of(without)) == f"{head}: **not measured**"
+
+
+def test_a_claim_on_methods_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = {"a": "Checked as: worse than baseline; with b better than baseline, a.", "b": "Checked as: about a."}
+    monkeypatch.setattr(claims, "_section", lambda id: cards[id])
+    assert claims.claims("a") == [claims.Claim("worse than", ("baseline",))]
+    assert claims.claims("b") == [claims.Claim("about", ("a",))]
+    assert claims.claims("a+b") == claims.claims("b+a") == [claims.Claim("better than", ("baseline", "a"))]

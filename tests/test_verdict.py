@@ -45,6 +45,8 @@ def test_divergence_is_a_result() -> None:
 def test_one_seed_gives_no_verdict() -> None:
     results = [result("baseline", 1, 3.0), result("m", 1, 2.0)]
     assert compare(results)[0].verdict == "one seed: no verdict"
+    results[0] = result("baseline", 1, None)
+    assert compare(results)[0].verdict == "no seed that both finished: no verdict"
 
 
 def test_many_methods_are_corrected_together() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from zoo import plugins
 from zoo.errors import ZooError
 from zoo.report import MATCHES, Report, number
-from zoo.stats import Paired
+from zoo.stats import Paired, paired
 from zoo.verdict import ArmResults, Comparison, difference, leaks
 
 INTRODUCTION = """\
@@ -29,6 +30,8 @@ other way round.
 
 RELATIONS = ("better than", "worse than", "about", "no better than", "no worse than")
 CHECKED = re.compile(r"\s*Checked as: (.+?)\.\s*$")
+TOGETHER = re.compile(r"with (\S+) (.+)")
+ENDS = re.compile(r"(\w+) ends (below|above) (-?\d+(?:\.\d+)?)( in early layers)?")
 BASELINE = "baseline"
 
 
@@ -37,6 +40,18 @@ class Claim(NamedTuple):
 
     relation: str
     others: tuple[str, ...]
+
+
+class Ends(NamedTuple):
+    """… or where what it learns comes to lie."""
+
+    probe: str
+    side: str  # below or above
+    bound: float
+    early: bool  # in the first half of the layers
+
+    def __str__(self) -> str:
+        return f"{self.probe} ends {self.side} {self.bound:g}"
 
 
 def claim(name: str) -> str:
@@ -54,18 +69,33 @@ def _section(id: str) -> str:
     return ""
 
 
-def claims(id: str) -> list[Claim]:
-    """The part of a card's claim that can be checked: "Checked as: worse than baseline; better than ONE, OTHER." """
-    found = CHECKED.search(_section(id))
-    made = []
-    for clause in found[1].split("; ") if found else ():
-        relation = next((r for r in RELATIONS if clause.startswith(f"{r} ")), None)
-        if relation is None and clause != "diverges":
-            raise ZooError(
-                f"the card of {id} is checked as {clause!r}: write one of {', '.join(RELATIONS)}, or diverges"
-            )
-        made.append(Claim(relation or clause, tuple(clause[len(relation or clause) :].strip().split(", "))))
+def claims(name: str) -> list[Claim | Ends]:
+    """The part of a card's claim that can be checked: "Checked as: worse than baseline; better than ONE, OTHER."
+
+    Of a combination, what a card says of the method in that company: "with OTHER better than baseline".
+    """
+    parts, made = name.split("+"), []
+    for id in parts:
+        found = CHECKED.search(_section(id))
+        for clause in found[1].split("; ") if found else ():
+            together = TOGETHER.fullmatch(clause)
+            company, clause = (together[1].split("+"), together[2]) if together else ([], clause)
+            claim = _parsed(id, clause)
+            if sorted([id, *company]) == sorted(parts):
+                made.append(claim)
     return made
+
+
+def _parsed(id: str, clause: str) -> Claim | Ends:
+    if ends := ENDS.fullmatch(clause):
+        return Ends(ends[1], ends[2], float(ends[3]), early=bool(ends[4]))
+    relation = next((r for r in RELATIONS if clause.startswith(f"{r} ")), None)
+    if relation is None and clause != "diverges":
+        raise ZooError(
+            f"the card of {id} is checked as {clause!r}: write one of {', '.join(RELATIONS)} some methods, diverges,"
+            " or PROBE ends below (or above) NUMBER (in early layers)"
+        )
+    return Claim(relation or clause, tuple(clause[len(relation or clause) :].strip().split(", ")))
 
 
 def holds(relation: str, found: Paired) -> str:
@@ -75,7 +105,7 @@ def holds(relation: str, found: Paired) -> str:
     side = -1 if found.high < 0 else 1 if found.low > 0 else 0  # below zero: better
     if relation == "about":
         return "contradicted" if side else "not contradicted"
-    wanted = -1 if relation in ("better than", "no worse than") else 1
+    wanted = -1 if relation in ("better than", "no worse than", "below") else 1
     if side == wanted:
         return "holds"
     if side:
@@ -89,7 +119,11 @@ def checked(method: ArmResults, report: Report) -> str:
     others = {a.first.name: a for a in report.arms if a.first.match == "method" and a.first.host == host}
     plain = [c.baseline for c in report.comparisons if c.method.id == method.id and c.match == "none"]
     others |= {BASELINE: plain[0]} if plain else {}
-    for relation, names in claims(method.first.name):
+    for claim in claims(method.first.name):
+        if isinstance(claim, Ends):
+            told += ends(method, claim)
+            continue
+        relation, names = claim
         if relation == "diverges":
             told.append(f"diverges: **{'holds' if method.diverged == len(method.runs) else 'contradicted'}**")
             continue
@@ -105,6 +139,24 @@ def checked(method: ArmResults, report: Report) -> str:
             outcomes.setdefault(outcome, []).append(name)
         told += [f"{relation} {', '.join(names)}: **{outcome}**" for outcome, names in outcomes.items()]
     return "; ".join(told) or "–"
+
+
+def ends(method: ArmResults, claim: Ends) -> list[str]:
+    """How a claim on what is learned stands, layer by layer, with the mean of each over the seeds."""
+    runs = [run.probes.get(claim.probe, {}) for run in method.finished]
+    layers = sorted({int(layer) for run in runs for layer in run})
+    outcomes: dict[str, list[str]] = {}
+    for layer in layers[: (len(layers) + 1) // 2] if claim.early else layers:
+        values = [_mean(run[str(layer)]) for run in runs if str(layer) in run]
+        found = paired(values, [claim.bound] * len(values))
+        outcomes.setdefault(holds(claim.side, found), []).append(f"{layer} ({_mean(values):.2f})")
+    if not outcomes:
+        return [f"{claim}: **not measured**"]
+    return [f"{claim} in layer {', '.join(where)}: **{outcome}**" for outcome, where in outcomes.items()]
+
+
+def _mean(value: float | Sequence[float]) -> float:
+    return value if isinstance(value, float | int) else statistics.fmean(value)
 
 
 def results_page(report: Report) -> str:

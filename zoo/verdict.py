@@ -30,14 +30,15 @@ class ArmResults(NamedTuple):
     @property
     def split(self) -> Split:
         """The test split, once all runs have been there."""
-        return "test" if all(run.test_loss is not None for run in self._finished()) else "validation"
+        return "test" if all(run.test_loss is not None for run in self.finished) else "validation"
 
     def losses(self, split: Split) -> dict[int, float]:
         """By seed."""
-        found = {run.seed: run.test_loss if split == "test" else run.valid_loss for run in self._finished()}
+        found = {run.seed: run.test_loss if split == "test" else run.valid_loss for run in self.finished}
         return {seed: loss for seed, loss in found.items() if loss is not None and math.isfinite(loss)}
 
-    def _finished(self) -> list[Result]:
+    @property
+    def finished(self) -> list[Result]:
         return [run for run in self.runs if run.status != "diverged"]
 
     def spread(self, split: Split | None = None) -> Spread:
@@ -131,7 +132,7 @@ def verdict(method: ArmResults, baseline: ArmResults, difference: Paired, p: flo
     if method.diverged:
         return "diverged"
     if difference.n < 2:
-        return "one seed: no verdict"
+        return "one seed: no verdict" if difference.n else "no seed that both finished: no verdict"
     if p < LEVEL:
         return "better" if difference.mean < 0 else "worse"
     return "no difference shown"
