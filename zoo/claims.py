@@ -20,12 +20,12 @@ INTRODUCTION = """\
 Made from `results.jsonl` by `zoo-report STORE --results RESULTS.md`; the runs behind it by `zoo-bench --suite NAME`.
 Losses are nats a token on the test split; a difference is method − baseline over paired seeds, so negative is better.
 A verdict asks for p < 0.05 after Holm's correction over the methods of a suite; “could show” is the smallest true
-difference that these seeds would have shown four times of five. Whether a claim holds is told by the 95 % interval of the
-paired difference from what the claim names, each on its own: *holds* when the interval lies on the claimed side,
-*contradicted* when it lies on the other, *open* when it has zero in it. Where a method adds neither parameters nor FLOPs, the
-plain block is matched as it is (“the same”). Times compare the fastest tenth of each arm's stretches of training, as other
-work on the machine only slows. A small model and few tokens: a claim that does not hold here may hold elsewhere, and the
-other way round.
+difference that these seeds would have shown four times of five, whatever the suite's other methods show. Whether a
+claim holds is told by the 95 % interval of the paired difference from what the claim names, each on its own: *holds*
+when the interval lies on the claimed side, *contradicted* when it lies on the other, *open* when it has zero in it.
+Where a method adds neither parameters nor FLOPs, the plain block is matched as it is (“the same”). Times compare the
+fastest tenth of each arm's stretches of training, as other work on the machine only slows. A small model and few
+tokens: a claim that does not hold here may hold elsewhere, and the other way round.
 """
 
 RELATIONS = ("better than", "worse than", "about", "no better than", "no worse than")

@@ -193,8 +193,9 @@ def noise(found: Sequence[Twins]) -> Table:
 INTRODUCTION = (
     "Losses are nats a token on the test split (validation, where there is none); differences are method − baseline over"
     " paired seeds, so negative is better. A verdict asks for p < 0.05 after Holm's correction over the methods of a table."
-    " “Could show” is the smallest true difference that these seeds would have shown four times of five. Times compare the"
-    " fastest tenth of each arm's stretches of training, as other work on the machine only slows."
+    " “Could show” is the smallest true difference that these seeds would have shown four times of five, whatever the other"
+    " methods of the table show. Times compare the fastest tenth of each arm's stretches of training, as other work on the"
+    " machine only slows."
 )
 
 

@@ -51,10 +51,18 @@ def paired(method: Sequence[float], baseline: Sequence[float]) -> Paired:
     error = deviation / math.sqrt(n)
     reach = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2))
     p = 2 * float(stdtr(n - 1, -abs(mean) / error)) if error else float(mean == 0)
-    detectable = (reach + float(stdtrit(n - 1, POWER))) * error
-    return Paired(
-        n, mean, deviation, mean - reach * error, mean + reach * error, *bootstrap(differences), p, detectable
-    )
+    interval = (mean - reach * error, mean + reach * error)
+    return Paired(n, mean, deviation, *interval, *bootstrap(differences), p, detectable(n, deviation))
+
+
+def detectable(n: int, deviation: float, questions: int = 1) -> float:
+    """The smallest true difference shown four times of five, when this is the first of `questions` by Holm's order."""
+    if n < 2:
+        return math.nan
+    from scipy.special import stdtrit
+
+    reach = float(stdtrit(n - 1, 1 - (1 - CONFIDENCE) / (2 * questions)))
+    return (reach + float(stdtrit(n - 1, POWER))) * deviation / math.sqrt(n)
 
 
 def bootstrap(differences: Sequence[float]) -> tuple[float, float]:

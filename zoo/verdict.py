@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from zoo.stats import Paired, Spread, holm, paired, spread
+from zoo.stats import Paired, Spread, detectable, holm, paired, spread
 from zoo.store import Result, best_factor
 
 LEVEL = 0.05
@@ -102,6 +102,10 @@ def compare(results: Sequence[Result], suites: Mapping[str, str] | None = None) 
     for members in families.values():
         for i, p in zip(members, holm([differences[i].p for i in members]), strict=True):
             corrected[i] = p
+        asked = sum(differences[i].n > 1 for i in members)
+        for i in members:
+            n, deviation = differences[i].n, differences[i].deviation
+            differences[i] = differences[i]._replace(detectable=detectable(n, deviation, max(1, asked)))
     tested = any(result.test_loss is not None for result in results)
     return [
         Comparison(
