@@ -18,9 +18,7 @@ from zoo.gather import Gathered, gathered
 
 ROWS = 64  # query rows at a time: fewer scores of later tokens are made in vain
 BLOCK_NUMBERS = 1 << 20  # scores at a time: 4 MB stay in the cache, and two threads have enough to do
-JOINED_NUMBERS = (
-    1 << 21
-)  # of concatenated queries at a time: they are copies, and memory is to stay that of a plain model
+JOINED_NUMBERS = 1 << 21  # of concatenated queries at a time: they are copies, and memory is to stay a plain model's
 
 
 class Term(NamedTuple):
