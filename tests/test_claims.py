@@ -5,18 +5,25 @@ from __future__ import annotations
 import pytest
 from made_up import result
 
-from zoo import claims, plugins
+from zoo import cards, claims, plugins
 from zoo.errors import ZooError
+from zoo.match import skeleton
 from zoo.report import Report
 from zoo.stats import paired
 
-IDS = {found.id for found in plugins.find() if found.distribution == "transformer-zoo"}
+OURS = {found.id: found for found in plugins.find() if found.distribution == "transformer-zoo"}
+IDS = set(OURS)
 
 
 @pytest.mark.parametrize("id", sorted(IDS))
 def test_a_card_can_be_checked_against_methods_that_exist(id: str) -> None:
-    for claim in claims.claims(id):
-        assert isinstance(claim, claims.Ends) or set(claim.others) <= (IDS | {claims.BASELINE, ""}) - {id}
+    for company, claim in claims.clauses(id):
+        assert set(company) <= IDS - {id}
+        if isinstance(claim, claims.Ends):
+            assert claim.probe in cards.declared(skeleton(cards.size("tiny").build(plugins.load(OURS[id])))).probes
+        else:
+            assert set(claim.others) <= IDS | {claims.BASELINE, ""}
+            assert company or id not in claim.others
     assert "Checked as" not in claims.claim(id)
 
 

@@ -8,7 +8,7 @@ import random
 import pytest
 from scipy import stats as scipy_stats
 
-from zoo.stats import bootstrap, holm, paired, spread
+from zoo.stats import bootstrap, detectable, holm, paired, spread
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -71,4 +71,5 @@ def test_detectable_effect_is_really_detected() -> None:
     assert 0.7 < hits / 2000 < 0.9
     sample = [0.1, -0.2, 0.4]
     reach = scipy_stats.t.ppf(0.975, 2) + scipy_stats.t.ppf(0.8, 2)
-    assert paired(sample, [0.0] * 3).detectable == pytest.approx(reach * spread(sample).deviation / math.sqrt(3))
+    deviation = spread(sample).deviation
+    assert detectable(3, deviation, 1) == pytest.approx(reach * deviation / math.sqrt(3))

@@ -74,15 +74,17 @@ def claims(name: str) -> list[Claim | Ends]:
 
     Of a combination, what a card says of the method in that company: "with OTHER better than baseline".
     """
-    parts, made = name.split("+"), []
-    for id in parts:
-        found = CHECKED.search(_section(id))
-        for clause in found[1].split("; ") if found else ():
-            together = TOGETHER.fullmatch(clause)
-            company, clause = (together[1].split("+"), together[2]) if together else ([], clause)
-            claim = _parsed(id, clause)
-            if sorted([id, *company]) == sorted(parts):
-                made.append(claim)
+    parts = sorted(name.split("+"))
+    return [claim for id in parts for company, claim in clauses(id) if sorted([id, *company]) == parts]
+
+
+def clauses(id: str) -> list[tuple[list[str], Claim | Ends]]:
+    """All that a method's card can be checked for: the methods that it is then together with, and what is claimed."""
+    found, made = CHECKED.search(_section(id)), []
+    for clause in found[1].split("; ") if found else ():
+        together = TOGETHER.fullmatch(clause)
+        company, alone = (together[1].split("+"), together[2]) if together else ([], clause)
+        made.append((company, _parsed(id, alone)))
     return made
 
 
@@ -192,7 +194,7 @@ def _cell(found: Sequence[Comparison], match: str) -> str:
             reach = number((c.difference.high - c.difference.low) / 2, ".3f")
             mean = number(c.difference.mean, "+.3f")
             split = ", validation split so far" if c.provisional else ""
-            shown = f"n {c.difference.n}{split}, could show {number(c.difference.detectable, '.3f')}"
+            shown = f"n {c.difference.n}{split}, could show {number(c.detectable, '.3f')}"
             return f"**{c.verdict}**: {mean} ± {reach} ({shown})"
     baselines = found[0].method.first.baselines
     return "the same" if baselines.get(match) == baselines.get("none") else "–"

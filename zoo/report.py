@@ -99,7 +99,7 @@ def verdicts(comparisons: Sequence[Comparison]) -> Table:
                 f"{number(d.boot_low, '+.4f')} … {number(d.boot_high, '+.4f')}",
                 number(d.p, ".3f"),
                 number(c.p_holm, ".3f"),
-                number(d.detectable, ".4f"),
+                number(c.detectable, ".4f"),
                 c.verdict,
             )
         )

@@ -32,7 +32,6 @@ class Paired(NamedTuple):
     boot_low: float  # … and by resampling the seeds
     boot_high: float
     p: float  # two-sided, of the mean being zero
-    detectable: float  # the smallest true difference that these seeds would have shown four times of five
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -45,17 +44,17 @@ def paired(method: Sequence[float], baseline: Sequence[float]) -> Paired:
     differences = [m - b for m, b in zip(method, baseline, strict=True)]
     n, mean, deviation = spread(differences)
     if n < 2:
-        return Paired(n, mean, deviation, *[math.nan] * 6)
+        return Paired(n, mean, deviation, *[math.nan] * 5)
     from scipy.special import stdtr, stdtrit
 
     error = deviation / math.sqrt(n)
     reach = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2))
     p = 2 * float(stdtr(n - 1, -abs(mean) / error)) if error else float(mean == 0)
     interval = (mean - reach * error, mean + reach * error)
-    return Paired(n, mean, deviation, *interval, *bootstrap(differences), p, detectable(n, deviation))
+    return Paired(n, mean, deviation, *interval, *bootstrap(differences), p)
 
 
-def detectable(n: int, deviation: float, questions: int = 1) -> float:
+def detectable(n: int, deviation: float, questions: int) -> float:
     """The smallest true difference shown four times of five, when this is the first of `questions` by Holm's order."""
     if n < 2:
         return math.nan

@@ -54,6 +54,7 @@ class Comparison(NamedTuple):
     suite: str  # that the method was judged in
     difference: Paired
     p_holm: float
+    detectable: float  # the smallest true difference that these seeds would have shown four times of five
     verdict: str
     provisional: bool  # on the validation split, while others have been on the test split
 
@@ -95,7 +96,7 @@ def compare(results: Sequence[Result], suites: Mapping[str, str] | None = None) 
                 pairs.append((method, found[id], match))
     differences = [difference(method, baseline) for method, baseline, _ in pairs]
     of = [(suites or {}).get(method.first.name, "") for method, _, _ in pairs]
-    corrected = [math.nan] * len(pairs)
+    corrected, shown = [math.nan] * len(pairs), [math.nan] * len(pairs)
     families: dict[tuple[str, str, str], list[int]] = {}
     for i, (method, _, match) in enumerate(pairs):
         families.setdefault((of[i], method.first.host, match), []).append(i)
@@ -104,15 +105,16 @@ def compare(results: Sequence[Result], suites: Mapping[str, str] | None = None) 
             corrected[i] = p
         asked = sum(differences[i].n > 1 for i in members)
         for i in members:
-            n, deviation = differences[i].n, differences[i].deviation
-            differences[i] = differences[i]._replace(detectable=detectable(n, deviation, max(1, asked)))
+            shown[i] = detectable(differences[i].n, differences[i].deviation, asked)
     tested = any(result.test_loss is not None for result in results)
     return [
         Comparison(
-            method, baseline, match, suite, d, p, verdict(method, baseline, d, p),
+            method, baseline, match, suite, d, p, least, verdict(method, baseline, d, p),
             tested and common_split(method, baseline) != "test",
         )
-        for (method, baseline, match), suite, d, p in zip(pairs, of, differences, corrected, strict=True)
+        for (method, baseline, match), suite, d, p, least in zip(
+            pairs, of, differences, corrected, shown, strict=True
+        )
     ]  # fmt: skip
 
 
