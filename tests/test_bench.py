@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import shutil
 from pathlib import Path
 
 import pytest
 
-from zoo import config
-from zoo.arms import Job, arms_of
-from zoo.bench import training_curve
+from zoo import bench, config
+from zoo.arms import Arm, Job, arms_of
+from zoo.bench import Pool, training_curve
+from zoo.cli import report as report_command
 from zoo.cli.bench import main
+from zoo.errors import ZooError
 from zoo.store import Store
 from zoo.suite import Suite
+from zoo.summary import Summary
 
 
 @pytest.fixture
@@ -134,6 +139,247 @@ def test_a_run_whose_defaults_have_changed_is_run_again(
     assert {path.name for path in (store / "runs").iterdir()} == {run.name, f"{run.name}-before-1"}
 
 
+def test_a_run_whose_corpus_has_changed_is_run_again(
+    settings: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "bench"
+    command = ["--gin", "v1_m3", "--seeds", "1", "--store", str(store), "--set", *settings, "suite.baselines = ()"]
+    assert main(command) == 0
+    (tmp_path / "text.txt").write_text((tmp_path / "text.txt").read_text() + "\n\nOne more sentence.")
+    bench._fingerprint.cache_clear()
+    assert main(command) == 0
+    assert "the corpus was" in capsys.readouterr().out
+    assert len(list((store / "runs").iterdir())) == 2 and len(Store(store).read()) == 1
+
+
+# --- what several benches of one store make of it
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Runs that only pretend: what they were called, in order."""
+    told: list[str] = []
+
+    def process(pool: Pool, command: list[str], title: str) -> None:
+        told.append(title)
+        if command[0] == "zoo.heldout":
+            for folder in command[1:]:
+                (Path(folder) / "test.json").write_text('{"loss": 3.5}')
+            return
+        pretend(Path(command[4]), 3.0 + len(told) / 100, steps=4)
+
+    monkeypatch.setattr(Pool, "_process", process)
+    monkeypatch.setattr(bench, "fingerprint", lambda arm: "x")
+    return told
+
+
+def pretend(folder: Path, loss: float, steps: int) -> None:
+    """What a run leaves, without the run."""
+    summary = Summary(
+        "finished", [], steps, steps * 64, 1000, loss, loss, loss, steps, 1.0, 1.0, 0.1, 6.0, 100.0, 10, 1.0, 0, "", {},
+        "x", 1, 1,
+    )  # fmt: skip
+    folder.mkdir(parents=True)
+    summary.write(folder)
+    (folder / "config.gin").write_text("")
+    (folder / "versions.json").write_text('{"corpus": "x"}')
+    rows = [("train", 2, 4.0), ("valid", 2, 4.0), ("train", steps, loss), ("valid", steps, loss)]
+    lines = [
+        {
+            "kind": kind,
+            "step": step,
+            "tokens": step * 64,
+            "tokens_per_second": 10.0,
+            "loss": loss if loss == loss else None,
+        }
+        for kind, step, loss in rows
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_baselines_that_a_second_bench_asks_for_are_compared(
+    settings: list[str], tmp_path: Path, quick: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["--gin", "wr_8_2", "--seeds", "2", "--store", str(tmp_path / "bench"), "--set", *settings]
+    assert main([*command, 'suite.baselines = ("none",)']) == 0
+    assert "as many parameters" not in capsys.readouterr().out
+    assert main(command) == 0
+    assert "against as many parameters" in capsys.readouterr().out
+    assert sum("wr_8_2" in title for title in quick) == 2  # not run again
+
+
+def test_another_learning_rate_is_another_arm(
+    settings: list[str], tmp_path: Path, quick: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["--gin", "v1_m3", "--seeds", "2", "--store", str(tmp_path / "bench"), "--set", *settings]
+    assert main(command) == 0
+    first = capsys.readouterr().out.split("## Verdicts")[1]
+    assert main([*command, "train.lr = 1e-5"]) == 0
+    assert len({run.arm for run in Store(tmp_path / "bench").read().values()}) == 4
+    capsys.readouterr()
+    assert main(command) == 0
+    assert capsys.readouterr().out.split("## Verdicts")[1] == first
+
+
+def test_a_bench_chooses_among_its_own_rates(settings: list[str], tmp_path: Path, quick: list[str]) -> None:
+    command = ["--gin", "v1_m3", "--seeds", "2", "--store", str(tmp_path / "bench"), "--set", *settings]
+    assert main([*command, "suite.lrs = (0.5, 1.0)"]) == 0  # earlier runs pretend to be better
+    assert sum("seed 2" in title and "0.5" in title for title in quick) == 2
+    assert main(command) == 0
+    assert sum("seed 2" in title and "0.5" not in title for title in quick) == 2
+
+
+def test_the_same_run_has_one_name(settings: list[str]) -> None:
+    """Named in a suite with its host, or alone: nothing is trained twice."""
+    alone, within = (arms_of(["v1_m3"], settings, Suite(), host) for host in (None, "sequential"))
+    assert [arm.id for arm in alone] == [arm.id for arm in within]
+    assert [Job(arm, 1, 1.0).key for arm in alone] == [Job(arm, 1, 1.0).key for arm in within]
+
+
+def test_a_run_that_fails_ends_its_arm_alone(
+    settings: list[str],
+    tmp_path: Path,
+    quick: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    works = Pool._process
+
+    def process(pool: Pool, command: list[str], title: str) -> None:
+        if title.startswith("v1_m3"):
+            raise ZooError(f"{title} failed (1):\nno memory")
+        works(pool, command, title)
+
+    monkeypatch.setattr(Pool, "_process", process)
+    store = tmp_path / "bench"
+    command = ["--methods", "v1_m3,v1_m4", "--seeds", "2", "--store", str(store), "--jobs", "2", "--set", *settings]
+    assert main(command) == 1
+    told = capsys.readouterr()
+    assert "v1_m3 (method, sequential, seed 1) failed (1):\nno memory" in told.err and "seed 2" not in told.err
+    assert "| v1_m4 | 2 |" in told.out
+    monkeypatch.setattr(Pool, "_process", works)
+    assert main(command) == 0
+    assert "| v1_m3 | 2 |" in capsys.readouterr().out
+
+
+def test_an_interrupted_bench_goes_on(
+    settings: list[str],
+    tmp_path: Path,
+    quick: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    works = Pool._process
+
+    def process(pool: Pool, command: list[str], title: str) -> None:
+        if len(quick) == 2:
+            raise KeyboardInterrupt
+        works(pool, command, title)
+
+    monkeypatch.setattr(Pool, "_process", process)
+    command = ["--gin", "v1_m3", "--seeds", "2", "--store", str(tmp_path / "bench"), "--set", *settings]
+    assert main(command) == 130
+    assert "goes on where it was" in capsys.readouterr().err
+    monkeypatch.setattr(Pool, "_process", works)
+    assert main(command) == 0
+    assert len(quick) == len(set(quick)) == 5  # four runs and the test split, each once
+
+
+def test_one_bench_at_a_time(settings: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Store(tmp_path / "bench").held():
+        assert main(["--gin", "v1_m3", "--store", str(tmp_path / "bench"), "--set", *settings]) == 2
+    assert "another zoo-bench is working in" in capsys.readouterr().err
+
+
+def test_runs_whose_folders_are_gone_before_their_test(
+    settings: list[str], tmp_path: Path, quick: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "bench"
+    command = ["--gin", "v1_m3", "--seeds", "2", "--store", str(store), "--set", *settings]
+    assert main(command) == 0
+    lines = [json.loads(line) for line in (store / "results.jsonl").read_text().splitlines()]
+    (store / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines if not row["tested"]))
+    shutil.rmtree(store / "runs")
+    assert main(command) == 0
+    assert "their folders are gone: they are run again" in capsys.readouterr().out
+    assert all(run.tested for run in Store(store).read().values())
+
+
+@pytest.mark.parametrize("where", ["validation", "test"])
+def test_a_loss_that_is_not_finite_is_a_divergence(
+    settings: list[str], tmp_path: Path, quick: list[str], monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    works = Pool._process
+
+    def process(pool: Pool, command: list[str], title: str) -> None:
+        if command[0] == "zoo.heldout" and where == "test":
+            for folder in command[1:]:
+                (Path(folder) / "test.json").write_text('{"loss": null, "diverged": true}')
+        elif title.startswith("v1_m3") and where == "validation":
+            pretend(Path(command[4]), math.nan, steps=4)
+        else:
+            works(pool, command, title)
+
+    monkeypatch.setattr(Pool, "_process", process)
+    store = tmp_path / "bench"
+    command = ["--gin", "v1_m3", "--seeds", "2", "--store", str(store), "--set", *settings]
+    for _ in range(2):
+        assert main(command) == 0
+        runs = Store(store).read().values()
+        assert all(run.status == "diverged" for run in runs if run.name == "v1_m3" or where == "test")
+
+
+def test_a_plan_counts_what_is_missing(
+    settings: list[str],
+    tmp_path: Path,
+    quick: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def pace(arm: Arm, threads: int) -> bench.Pace:
+        return bench.Pace(10.0, 1.0)
+
+    monkeypatch.setattr(bench, "pace", pace)
+    command = ["--gin", "v1_m3", "--seeds", "3", "--store", str(tmp_path / "bench"), "--set", *settings]
+
+    def plan(*more: str) -> list[list[str]]:
+        assert main([*command, *more, "--plan"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        return [
+            [cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith(("| base", "| v1"))
+        ]
+
+    assert [row[6:9] for row in plan()] == [["3", "3", "0.7 min"]] * 2  # 10 s and 4 steps each
+    assert plan()[1][9] == "parameters +0.000%, flops +0.000%"
+    assert main([*command, "suite.lrs = (0.5, 1.0)"]) == 0
+    capsys.readouterr()
+    assert [row[7] for row in plan()] == ["2", "2"]
+    assert [row[7] for row in plan("suite.lrs = (0.5, 1.0)")] == ["0", "0"]
+    assert [row[7] for row in plan("suite.lrs = (0.5, 2.0)")] == ["1", "1"]
+    assert len(quick) == 9
+
+
+def test_reports_are_merged_and_compared(
+    settings: list[str], tmp_path: Path, quick: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = str(tmp_path / "one"), str(tmp_path / "other")
+    for store, method in ((one, "v1_m3"), (other, "v1_m4")):
+        assert main(["--gin", method, "--seeds", "2", "--store", store, "--set", *settings]) == 0
+    capsys.readouterr()
+    page = tmp_path / "RESULTS.md"
+    command = [one, other, "--into", str(tmp_path / "both"), "--against", one, "--results", str(page)]
+    assert report_command.main(command) == 0
+    out = capsys.readouterr().out
+    assert "| v1_m3 | 2 |" in out and "| v1_m4 | 2 |" in out
+    for file in ("report.md", "report.html"):
+        assert "Against the earlier results" in (tmp_path / "both" / file).read_text()
+    assert "best of Version 1" in page.read_text()
+    assert report_command.main([str(tmp_path)]) == 2
+    assert "has no results.jsonl" in capsys.readouterr().err
+    assert report_command.main([one, "--results", str(tmp_path / "no" / "page.md")]) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
 def test_the_training_curve_has_the_time_it_took() -> None:
     rows = [
         {"step": 10, "tokens": 100, "tokens_per_second": 50.0, "loss": 4.0},
@@ -155,6 +401,10 @@ def test_the_training_curve_has_the_time_it_took() -> None:
         (["--gin", "v1_m3", "--seeds", "0"], "at least 1"),
         (["--gin", "v1_m3", "--lrs", "-1"], "positive"),
         (["--gin", "v1_m33"], "v1_m3"),
+        (["--suite", "v1", "--gin", "hosts/parallel"], "bind suite.hosts"),
+        (["--suite", "v1", "--methods", "v1_m3,v1_m33"], "v1_m33: "),
+        (["--gin", "sizes/tiny", "--set", "suite.baselines = ()"], "nothing to run"),
+        (["--gin", "v1_m3", "--store", "setup.cfg"], "setup.cfg"),
     ],
 )
 def test_bad_input_gets_a_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ def test_a_card_can_be_checked_against_methods_that_exist(id: str) -> None:
         if isinstance(claim, claims.Ends):
             assert claim.probe in cards.declared(skeleton(cards.size("tiny").build(plugins.load(OURS[id])))).probes
         else:
-            assert set(claim.others) <= IDS | {claims.BASELINE, ""}
+            assert set(claim.others) <= IDS | {"baseline", ""}
             assert company or id not in claim.others
     assert "Checked as" not in claims.claim(id)
 
@@ -111,3 +111,34 @@ def test_a_claim_on_methods_together(monkeypatch: pytest.MonkeyPatch) -> None:
     assert claims.claims("a") == [claims.Claim("worse than", ("baseline",))]
     assert claims.claims("b") == [claims.Claim("about", ("a",))]
     assert claims.claims("a+b") == claims.claims("b+a") == [claims.Claim("better than", ("baseline", "a"))]
+
+
+@pytest.mark.parametrize(
+    ("lost", "relation", "told"),
+    [
+        (1, "better than baseline", "better than baseline: **contradicted**"),
+        (1, "worse than baseline", "worse than baseline: **holds**"),
+        (3, "about baseline", "about baseline: **contradicted**"),
+        (1, "diverges", "diverges: **in 1 of 3 seeds**"),
+        (3, "diverges", "diverges: **holds**"),
+        (0, "diverges", "diverges: **contradicted**"),
+    ],
+)
+def test_what_diverges_is_worse(monkeypatch: pytest.MonkeyPatch, lost: int, relation: str, told: str) -> None:
+    monkeypatch.setattr(claims, "_section", lambda id: f"Checked as: {relation}.")
+    runs = [result("baseline", s, 3.0 + s / 10) for s in (1, 2, 3)]
+    runs += [result("m", s, None if s <= lost else 2.0 + s / 10) for s in (1, 2, 3)]
+    report = Report.of(runs)
+    assert claims.checked(next(a for a in report.arms if a.id == "m"), report) == told
+
+
+def test_claims_compare_what_changes_the_same_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same methods in another size stand on their own."""
+    monkeypatch.setattr(claims, "_section", lambda id: "Checked as: better than n." if id == "m" else "")
+    runs = []
+    for size, better in (("small", -0.3), ("large", 0.3)):
+        for name, offset in (("baseline", 0.0), ("n", 0.0), ("m", better)):
+            more = {"arm": f"{size} {name}", "baselines": {} if name == "baseline" else {"none": f"{size} baseline"}}
+            runs += [result(name, s, 3.0 + offset + s / 1000, key=f"{size} {name} {s}", **more) for s in (1, 2, 3)]
+    page = claims.results_page(Report.of(runs))
+    assert page.count("better than n: **holds**") == page.count("better than n: **contradicted**") == 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from made_up import result, study
 
 from zoo import report
 from zoo.errors import ZooError
-from zoo.store import FILE, Known, Store, best_factor, known, merged, remember
+from zoo.store import FILE, NOTHING_KNOWN, SUITES, Known, Store, best_factor, known, merged, remember
 from zoo.verdict import arms, compare, twins
 
 
@@ -66,12 +68,13 @@ def test_suites_are_corrected_apart() -> None:
     alone = compare(results)[0]
     for i in range(40):
         results += [result(f"other{i}", s, 3.0 + s / 10 + (-1) ** s * 0.01) for s in (1, 2, 3)]
-    apart = next(c for c in compare(results, {"m": "mine"}) if c.name == "m")
+    mine = Known({"m": "mine"}, {}, ())
+    apart = next(c for c in compare(results, mine) if c.name == "m")
     assert apart.p_holm == alone.p_holm and apart.verdict == "better" and apart.suite == "mine"
-    titles = [table.title for table in report.Report.of(results, Known({"m": "mine"}, ())).tables()]
+    titles = [table.title for table in report.Report.of(results, mine).tables()]
     assert titles[:2] == [
-        "Verdicts against the plain block, sequential host",
-        "Verdicts against the plain block, sequential host, suite mine",
+        "Verdicts against the plain block, sequential host, 1,000 parameters, 100 tokens",
+        "Verdicts against the plain block, suite mine, sequential host, 1,000 parameters, 100 tokens",
     ]
 
 
@@ -84,13 +87,23 @@ def test_a_plain_block_that_is_matched_already_is_asked_once() -> None:
 
 
 def test_a_store_remembers_its_suites(tmp_path: Path) -> None:
-    assert known([tmp_path]) == Known({}, ())
-    remember(tmp_path, "", ["m", "z"], [])
-    remember(tmp_path, "b", ["m", "n"], [("m", "n")])
-    remember(tmp_path, "a", ["n"], [])
-    remember(tmp_path, "a", ["k"], [("m", "n")])
-    assert known([tmp_path]) == Known({"m": "b", "n": "a", "k": "a", "z": ""}, (("m", "n"),))
-    assert known([tmp_path / FILE]) == known([tmp_path])
+    assert known([tmp_path]) == NOTHING_KNOWN
+    remember(tmp_path, "", {"m": {"none": "p"}, "z": {}}, [])
+    remember(tmp_path, "b", {"m": {"flops": "f"}, "n": {}}, [("m", "n")])
+    remember(tmp_path, "a", {"n": {"none": "p"}}, [])
+    remember(tmp_path, "a", {"n": {"none": "q"}, "k": {}}, [("m", "n")])
+    found = known([tmp_path])
+    assert found.suites == {"m": "b", "n": "a", "k": "a", "z": ""}
+    assert found.baselines == {"m": {"none": "p", "flops": "f"}, "n": {"none": "q"}, "k": {}, "z": {}}
+    assert found.twins == (("m", "n"),)
+    assert known([tmp_path / FILE]) == found
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"a": {"methods": []}}'])
+def test_notes_that_cannot_be_read(tmp_path: Path, text: str) -> None:
+    (tmp_path / SUITES).write_text(text)
+    with pytest.raises(ZooError, match="suites.json cannot be read: move it away"):
+        known([tmp_path])
 
 
 def test_the_best_learning_rate_is_chosen_on_the_first_seed() -> None:
@@ -102,7 +115,7 @@ def test_the_best_learning_rate_is_chosen_on_the_first_seed() -> None:
 
 def test_twins_are_noise() -> None:
     results = study(0.0) + [result("n", s, 3.0 + s / 10) for s in (1, 2, 3)]
-    (found,) = twins(results, [("m", "n")])
+    (found,) = twins(results, Known({}, {}, (("m", "n"),)))
     assert found.difference.mean == pytest.approx(0, abs=1e-9) and found.difference.n == 3
 
 
@@ -110,12 +123,12 @@ def test_store_appends_and_survives_a_torn_line(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.append(result("m", 1, 3.0))
     with (tmp_path / FILE).open("a") as file:
-        file.write('{"key": "half')
+        file.write('3.5\n{"key": "half')
     store.append(result("m", 2, 3.5))
     store.append(result("m", 1, 3.0, test_loss=2.9))
     read = store.read()
     assert len(read) == 2 and read["m-1-1.0"].test_loss == 2.9
-    assert len((tmp_path / FILE).read_text().splitlines()) == 4  # nothing was rewritten
+    assert len((tmp_path / FILE).read_text().splitlines()) == 5  # nothing was rewritten
 
 
 def test_merged_stores_count_a_run_once(tmp_path: Path) -> None:
@@ -127,11 +140,23 @@ def test_merged_stores_count_a_run_once(tmp_path: Path) -> None:
         merged([tmp_path])
 
 
+def test_merged_stores_have_a_run_as_it_was_left_last(tmp_path: Path) -> None:
+    early, late = {"ended": "2026-01-01T00:00:00+00:00"}, {"ended": "2026-02-01T00:00:00+00:00"}
+    Store(tmp_path / "a").append(result("m", 1, 3.0, stamps=late))
+    Store(tmp_path / "a").append(result("m", 2, 3.0, stamps=late))
+    Store(tmp_path / "b").append(result("m", 1, 3.0, stamps=late, test_loss=None, tested=False))  # a copy from before
+    Store(tmp_path / "b").append(result("m", 2, 9.0, stamps=early))
+    assert [run.test_loss for run in merged([tmp_path / "a", tmp_path / "b"])] == [3.0, 3.0]
+    assert sorted(run.test_loss for run in merged([tmp_path / "b", tmp_path / "a"])) == [3.0, 3.0]
+
+
 def test_report_files(tmp_path: Path) -> None:
     found = report.Report.of(study(-0.1))
     report.write(found, tmp_path)
     text, page = (tmp_path / "report.md").read_text(), (tmp_path / "report.html").read_text()
     assert "better" in text and "| m |" in text and "<svg" in page and "better" in page
+    drawn = re.findall(r"!\[.*\]\((.+)\)", text)
+    assert len(drawn) == 6 and all((tmp_path / file).read_text().startswith("<svg") for file in drawn)
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(tmp_path / "tensorboard" / "report"))
@@ -191,3 +216,73 @@ def test_the_baseline_may_be_the_one_that_has_not_been_on_the_test_split() -> No
     plain = [result("baseline", seed, 3.0, test_loss=None) for seed in (1, 2, 3)]
     (found,) = compare([*plain, *(result("m", seed, 2.9, test_loss=8.9) for seed in (1, 2, 3))])
     assert found.provisional and found.difference.mean == pytest.approx(-0.1)
+
+
+# --- what may be compared
+
+
+def test_both_arms_have_the_same_choice_of_learning_rates() -> None:
+    """A baseline that was tuned for another bench is taken at a rate that the method was given too."""
+    rates = {0.5: -1.0, 1.0: 0.0}
+    plain = [result("baseline", s, 3.0 + d + s / 10, lr_factor=f) for f, d in rates.items() for s in (1, 2, 3)]
+    method = [result("m", s, 2.9 + s / 10 + s / 1000) for s in (1, 2, 3)]
+    (found,) = compare(plain + method)
+    assert found.baseline.first.lr_factor == 1.0 and found.verdict == "better"
+    tried = [result("m", 1, 5.0, lr_factor=0.5)]
+    (found,) = compare(plain + method + tried)
+    assert found.baseline.first.lr_factor == 0.5 and found.verdict == "worse"
+    assert compare(plain[:3] + method) == []  # nothing in common yet
+
+
+def test_runs_from_before_a_default_changed_do_not_count() -> None:
+    results = [result("baseline", s, 3.0 + s / 10, settings={"a": "1", "train.seed": str(s)}) for s in (1, 2, 3)]
+    results += [result("m", s, 2.9 + s / 10, settings={"a": "1" if s < 3 else "0"}) for s in (3, 1, 2)]
+    assert compare(results)[0].difference.n == 2
+    assert arms(results)["baseline"].spread().n == 3
+
+
+def test_arms_that_read_another_text_are_not_compared() -> None:
+    assert compare(study(-0.1, corpus="y")) == []
+
+
+def test_sizes_are_judged_apart() -> None:
+    """One method in two sizes: each against its own plain block, neither in the other's family."""
+    large = {"arm": "large m", "baselines": {"none": "large"}, "parameters": 9000}
+    results = study(-0.1) + [result("baseline", s, 2.0 + s / 10, arm="large", parameters=9000) for s in (1, 2, 3)]
+    results += [result("m", s, 2.1 + s / 10 + s / 1000, key=f"large {s}", **large) for s in (1, 2, 3)]
+    results = [r if r.arm != "large" else dataclasses.replace(r, key=f"plain {r.seed}") for r in results]
+    small, wide = compare(results, Known({"m": "a", "large m": "a"}, {}, ()))
+    assert (small.verdict, wide.verdict) == ("better", "worse")
+    assert small.p_holm == small.difference.p and wide.p_holm == wide.difference.p
+    titles = [table.title for table in report.Report.of(results).tables()]
+    assert sum("9,000 parameters" in title for title in titles) == 1
+
+
+def test_a_baseline_that_was_asked_for_later_is_compared() -> None:
+    later = [result("baseline wide", s, 2.0, arm="wide", match="parameters", parameters=1010) for s in (1, 2, 3)]
+    noted = Known({}, {"m": {"parameters": "wide"}}, ())
+    none, wide = compare(study(-0.1) + later, noted)
+    assert (none.match, wide.match, wide.verdict) == ("none", "parameters", "worse")
+    assert wide.off_by == pytest.approx(0.01) and none.off_by == 0
+    assert "+1.000%" in report.verdicts([wide]).markdown()
+
+
+def test_seeds_that_diverged_are_told(tmp_path: Path) -> None:
+    results = study(-0.1)
+    results[2] = result("baseline", 3, None, curve=[], training=[(5, 50, 0.5, 4.1)])
+    results += [result("n", s, None, curve=[], training=[]) for s in (1, 2, 3)]
+    found = report.Report.of(results)
+    table = report.verdicts(found.comparisons)
+    assert [row[:4] for row in table.rows] == [
+        ("m", "2 (baseline diverged on 1)", "3.0495", "3.1500"),  # the mean of the seeds that both have
+        ("n", "0 (method diverged on 3, baseline diverged on 1)", "–", "–"),
+    ]
+    report.write(found, tmp_path)
+
+
+def test_a_report_on_some_arms_is_corrected_as_the_whole() -> None:
+    results = study(-0.005, noise=(0.001, -0.001, 0.0005))
+    for i in range(40):
+        results += [result(f"other{i}", s, 3.0 + s / 10 + (-1) ** s * 0.01) for s in (1, 2, 3)]
+    some = report.Report.of(results).only({"m", "baseline"})
+    assert [c.verdict for c in some.comparisons] == ["no difference shown"] and len(some.arms) == 2

@@ -11,13 +11,11 @@ from zoo import config as configs
 from zoo.config import HEADER, Config
 from zoo.gin_values import render, rendered
 from zoo.plugins import SLOTS
-from zoo.suite import Host, Matched, Suite
-
-OWN = ("train.seed", "train.lr")  # what tells the runs of one arm apart
+from zoo.suite import Host, Kind, Spent, Suite
 
 
 class Arm(NamedTuple):
-    """One configuration but for seed and learning rate."""
+    """One configuration but for the seed and the factor of its learning rate."""
 
     id: str
     name: str  # of the method or combination; "baseline" without one
@@ -27,13 +25,16 @@ class Arm(NamedTuple):
     defaults: Mapping[str, Any]  # of what nobody bound
     parameters: int
     flops: float  # of a token, forward and backward
-    off_by: float  # how far the match is off, relative
     causal: bool
     baselines: Mapping[str, str]  # of a method: how matched → the arm
 
     @property
     def steps(self) -> int:
         return int(self.values["train.steps"])
+
+    @property
+    def spent(self) -> Spent:
+        return Spent(self.parameters, self.flops, self.steps)
 
 
 class Job(NamedTuple):
@@ -92,22 +93,23 @@ def arms_of(files: Sequence[str], bindings: Sequence[str], suite: Suite, host: H
 
 
 def _whole(loaded: Config, length: int) -> dict[str, Any]:
-    """The values of a run, with the budget in steps, so that an arm may have a multiple of it."""
+    """The values of a run: the budget in steps, so that an arm may have a multiple of it, and always the host."""
     values = {key: value for key, value in loaded.values.items() if not key.startswith("suite.")}
     settings = loaded.build("train")
     values["train.steps"] = settings.num_steps(loaded.get("data.batch_size") * length * settings.accumulate)
     values["train.lr"] = settings.lr
+    values["model.parallel"] = loaded.get("model.parallel")
     values.pop("train.tokens", None)
     return values
 
 
 def _id(values: Mapping[str, Any]) -> str:
-    rest = {key: value for key, value in values.items() if key not in OWN}
+    rest = {key: value for key, value in values.items() if key != "train.seed"}
     return hashlib.sha256(text_of(rest).encode()).hexdigest()[:12]
 
 
 def _baseline(
-    kind: Matched, build: Any, values: Mapping[str, Any], defaults: Mapping[str, Any], length: int, host: Host
+    kind: Kind, build: Any, values: Mapping[str, Any], defaults: Mapping[str, Any], length: int, host: Host
 ) -> Arm:
     from zoo import match
 
@@ -119,8 +121,7 @@ def _baseline(
         plain["model.ffn_dim"] = found.ffn_dim
     plain["train.steps"] = max(1, round(values["train.steps"] * found.tokens))
     costs = match.cost(functools.partial(match.plain(build), ffn_dim=found.ffn_dim), length)
-    off_by = 0.0 if kind == "none" else found.relative
-    return Arm(_id(plain), "baseline", kind, host, plain, others, costs.parameters, costs.flops, off_by, True, {})
+    return Arm(_id(plain), "baseline", kind, host, plain, others, costs.parameters, costs.flops, True, {})
 
 
 def _method(
@@ -137,7 +138,7 @@ def _method(
     costs = match.cost(build, length)
     causal = all(extension.causal for extension in match.skeleton(build).extensions())
     return Arm(
-        _id(values), loaded.name, "method", host, values, defaults, costs.parameters, costs.flops, 0.0, causal, baselines
+        _id(values), loaded.name, "method", host, values, defaults, costs.parameters, costs.flops, causal, baselines
     )  # fmt: skip
 
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
-import json
 import math
 import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from zoo import records, summary as summaries
+from zoo import corpus, heldout, records, summary as summaries
 from zoo.arms import Arm, Job, plan
 from zoo.errors import ZooError
 from zoo.files import write_atomically
-from zoo.folder import operative, versions
+from zoo.folder import begun, operative, versions
 from zoo.gin_values import changed
 from zoo.store import Point, Result, Store, best_factor
 from zoo.suite import Suite
@@ -30,25 +30,47 @@ Say = Callable[[str], None]
 T = TypeVar("T")
 
 
-def run(arms: Sequence[Arm], suite: Suite, folder: Path, jobs: int, say: Say) -> None:
-    """Run what the store does not have: learning rates on the first seed, then the other seeds, then the test split."""
-    store = Store(folder)
+def run(arms: Sequence[Arm], suite: Suite, store: Store, jobs: int, say: Say) -> list[str]:
+    """Run what the store does not have: learning rates on the first seed, then the other seeds, then the test split.
+
+    A run that fails ends its arm alone; what it said is returned.
+    """
     pool = Pool(store, jobs, say)
     pool.run(plan(arms, suite))
-    pool.run([Job(arm, seed, best(store, arm)) for arm in arms for seed in range(2, suite.seeds + 1)])
-    pool.test([Job(arm, seed, best(store, arm)) for arm in arms for seed in range(1, suite.seeds + 1)])
+    rates = {arm.id: best(store.read().values(), arm, suite) for arm in arms}
+    pool.run([Job(arm, seed, rates[arm.id]) for arm in arms for seed in range(2, suite.seeds + 1)])
+    pool.test([Job(arm, seed, rates[arm.id]) for arm in arms for seed in range(1, suite.seeds + 1)])
+    return pool.failures
 
 
-def best(store: Store, arm: Arm) -> float:
-    """The arm's learning rate, as a multiple."""
-    mine = [r for r in store.read().values() if r.arm == arm.id and not outdated(r, Job(arm, r.seed, r.lr_factor))]
-    factor = best_factor(mine)
-    return 1.0 if factor is None else factor
+def best(results: Iterable[Result], arm: Arm, suite: Suite) -> float:
+    """The arm's learning rate, as a multiple: of those that this bench gives to every arm, the best."""
+    mine = [r for r in results if r.arm == arm.id and r.lr_factor in suite.lrs]
+    factor = best_factor([r for r in mine if not outdated(r, Job(arm, r.seed, r.lr_factor))])
+    return suite.lrs[0] if factor is None else factor
 
 
 def outdated(result: Result, job: Job) -> list[str]:
-    """The defaults that have changed since the run in the store."""
-    return changed(result.settings, job.settings)
+    """What has changed since the run in the store: defaults, or the corpus."""
+    now = {"the corpus": fingerprint(job.arm)}
+    return changed({"the corpus": result.corpus}, now) + changed(result.settings, job.settings)
+
+
+def fingerprint(arm: Arm) -> str:
+    """Of the corpus that the arm reads, as it is now."""
+    values = {**arm.defaults, **arm.values}
+    return _fingerprint(values["data.corpus"], values["data.format"], values["data.text_key"])
+
+
+@functools.cache
+def _fingerprint(*which: str) -> str:
+    return corpus.read(*which).fingerprint
+
+
+def threads(jobs: int) -> int:
+    """The cores of each of so many runs at a time."""
+    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, mine // jobs)
 
 
 class Pool:
@@ -58,9 +80,11 @@ class Pool:
         self.store = store
         self.jobs = jobs
         self.say = say
-        self.threads = max(1, (os.cpu_count() or 1) // jobs)
+        self.threads = threads(jobs)
         self.children: set[subprocess.Popen[str]] = set()
         self.stopping = False
+        self.failures: list[str] = []
+        self.failed: set[str] = set()  # arms
 
     def run(self, wanted: Sequence[Job]) -> None:
         """Train what is missing."""
@@ -70,7 +94,7 @@ class Pool:
             changes = outdated(have[job.key], job) if job.key in have else []
             if changes:
                 self.say(
-                    f"{job.title} is in the store, but defaults have changed ({'; '.join(changes)}): it is run again"
+                    f"{job.title} is in the store, but something has changed ({'; '.join(changes)}): it is run again"
                 )
             if changes or job.key not in have:
                 todo.append(job)
@@ -82,8 +106,12 @@ class Pool:
     def test(self, wanted: Sequence[Job]) -> None:
         """Give the chosen runs their loss on the test split."""
         have = self.store.read()
-        todo = {job.key: job for job in wanted if job.key in have and have[job.key].test_loss is None}
-        left = [job for job in todo.values() if have[job.key].status != "diverged"]
+        todo = {job.key: job for job in wanted if job.key in have and not have[job.key].tested}
+        left = [job for job in todo.values() if have[job.key].status != "diverged" and job.arm.id not in self.failed]
+        gone = [job for job in left if not begun(self._folder(job))]
+        if gone:
+            self.say(f"{len(gone)} runs have not been on the test split and their folders are gone: they are run again")
+            self._each(gone, self._train)
         if left:
             self.say(f"the test split, for {len(left)} runs")
         self._each([left[i :: self.jobs] for i in range(self.jobs) if left[i :: self.jobs]], self._test)
@@ -118,25 +146,30 @@ class Pool:
             signal.signal(signal.SIGTERM, before)
 
     def _interrupt(self) -> None:
-        import signal
-
         for child in list(self.children):
             with contextlib.suppress(ProcessLookupError):
-                child.send_signal(signal.SIGTERM)
+                child.terminate()
 
     def _train(self, job: Job) -> None:
-        if self.stopping:
+        if self.stopping or job.arm.id in self.failed:
             return
         folder = self._folder(job)
         began = time.monotonic()
-        if changed(operative(folder), job.settings):
+        if begun(folder) and (
+            changed(operative(folder), job.settings) or versions(folder)["corpus"] != fingerprint(job.arm)
+        ):
             set_aside(folder)
         file = self.store.folder / "configs" / f"{folder.name}.gin"
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, job.text)
         leak = [] if job.arm.causal else ["--allow-leak"]
-        self._process(["zoo.cli.train", "--gin", str(file), "--run", str(folder), *leak], job.title)
-        result = collect(job, folder)
+        try:
+            self._process(["zoo.cli.train", "--gin", str(file), "--run", str(folder), *leak], job.title)
+            result = collect(job, folder)
+        except ZooError as error:
+            self.failed.add(job.arm.id)
+            self._fail(error)
+            return
         self.store.append(result)
         loss = "diverged" if result.status == "diverged" else f"valid loss {result.valid_loss:.4f}"
         self.say(f"{job.title}: {loss}, {time.monotonic() - began:,.0f} s")
@@ -145,38 +178,52 @@ class Pool:
         """Several runs in one process: most of the time is its start."""
         if self.stopping:
             return
-        answer = self._process(["zoo.heldout", *(str(self._folder(job)) for job in jobs)], jobs[0].title)
+        folders = [self._folder(job) for job in jobs]
+        try:
+            self._process(["zoo.heldout", *map(str, folders)], "the test split")
+        except ZooError as error:
+            self._fail(error)
         have = self.store.read()
-        for job, line in zip(jobs, answer.splitlines(), strict=True):
-            loss = json.loads(line)["loss"]
-            if loss is not None:
-                self.store.append(replace(have[job.key], test_loss=loss))
+        for job, folder in zip(jobs, folders, strict=True):
+            if (found := heldout.kept(folder)) is not None:
+                status = "diverged" if found.diverged else have[job.key].status
+                self.store.append(replace(have[job.key], test_loss=found.loss, tested=True, status=status))
+
+    def _fail(self, error: ZooError) -> None:
+        self.failures.append(str(error))
+        self.say(str(error))
 
     def _folder(self, job: Job) -> Path:
-        return self.store.folder / "runs" / f"{job.arm.name}-{job.arm.match}-s{job.seed}-{job.key[:8]}"
+        return self.store.folder / "runs" / f"{job.arm.name}-s{job.seed}-{job.key[:8]}"
 
-    def _process(self, command: Sequence[str], title: str) -> str:
+    def _process(self, command: Sequence[str], title: str) -> None:
         """A Python module in a process of its own. A failure carries the last lines that it printed."""
-        environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
         child = subprocess.Popen(
             [sys.executable, "-m", *command],
-            env=environment,
-            stdout=subprocess.PIPE,
+            env=environment(self.threads),
+            stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",
             start_new_session=True,
         )
         self.children.add(child)
+        if self.stopping:  # between the last look and now
+            child.terminate()
         try:
-            out, error = child.communicate()
+            _, error = child.communicate()
         finally:
             self.children.discard(child)
-        if child.returncode and not self.stopping:
-            last = "\n".join(error.strip().splitlines()[-12:])
-            raise ZooError(f"the run of {title} failed ({child.returncode}):\n{last}")
         if self.stopping:
             raise KeyboardInterrupt
-        return out
+        if child.returncode:
+            last = "\n".join(error.strip().splitlines()[-12:])
+            raise ZooError(f"{title} failed ({child.returncode}):\n{last}")
+
+
+def environment(threads: int) -> dict[str, str]:
+    """Of a run: its share of the cores, and no folder that happens to stand where the bench was started on its path."""
+    return {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
 
 
 def set_aside(folder: Path) -> None:
@@ -192,6 +239,7 @@ def collect(job: Job, folder: Path) -> Result:
         raise ZooError(f"the run of {job.title} did not end: see {folder}")
     arm = job.arm
     training, speed = training_curve(records.read(folder, "train"))
+    validated = [row for row in records.read(folder, "valid") if row["loss"] is not None]
     return Result(
         key=job.key,
         arm=arm.id,
@@ -201,15 +249,15 @@ def collect(job: Job, folder: Path) -> Result:
         seed=job.seed,
         lr=arm.values["train.lr"] * job.lr_factor,
         lr_factor=job.lr_factor,
-        status=found.status,
+        status=found.status if math.isfinite(found.valid_loss) else "diverged",
         causal=arm.causal,
         parameters=arm.parameters,
         flops=arm.flops,
-        off_by=arm.off_by,
         steps=found.steps,
         tokens=found.tokens,
         valid_loss=_number(found.valid_loss),
         test_loss=None,
+        tested=False,
         bits_per_byte=_number(found.bits_per_byte),
         accuracy=_number(found.accuracy),
         tokens_per_second=speed or found.tokens_per_second,
@@ -217,7 +265,7 @@ def collect(job: Job, folder: Path) -> Result:
         seconds=found.seconds,
         blew_up=found.blew_up,
         alarm=found.alarm,
-        curve=[(*_place(row["step"], training), row["loss"]) for row in records.read(folder, "valid")],
+        curve=[(*_place(row["step"], training), row["loss"]) for row in validated],
         training=training,
         probes=found.probes,
         baselines=dict(arm.baselines),
@@ -237,7 +285,8 @@ def training_curve(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Point], floa
     for row in rows:
         seconds += (row["tokens"] - tokens) / row["tokens_per_second"]
         tokens = row["tokens"]
-        points.append((row["step"], tokens, round(seconds, 3), row["loss"]))
+        if row["loss"] is not None:  # finite
+            points.append((row["step"], tokens, round(seconds, 3), row["loss"]))
     return points, statistics.median(row["tokens_per_second"] for row in rows) if rows else 0.0
 
 
@@ -251,16 +300,27 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def seconds_a_step(arm: Arm, threads: int) -> float:
-    """How long a training step of this arm takes here, from three real ones in a process of its own."""
+class Pace(NamedTuple):
+    """How fast a model trains here."""
+
+    start: float  # seconds until the first step
+    step: float
+
+
+def pace(arm: Arm, threads: int) -> Pace:
+    """How fast this arm trains here, from three real steps in a process of its own."""
     code = "import sys; from zoo.bench import time_steps; print(time_steps(sys.stdin.read()))"
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-c", code], input=Job(arm, 1, 1.0).text, env=environment, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        input=Job(arm, 1, 1.0).text,
+        env=environment(threads),
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
         raise ZooError(f"{arm.name} cannot be trained:\n" + "\n".join(done.stderr.strip().splitlines()[-8:]))
-    return float(done.stdout.split()[-1])
+    return Pace(time.monotonic() - began, float(done.stdout.split()[-1]))
 
 
 def time_steps(text: str) -> float:
@@ -283,4 +343,11 @@ def time_steps(text: str) -> float:
         began = time.perf_counter()
         model.loss(batch[:, :-1], batch[:, 1:]).backward()
         times.append(time.perf_counter() - began)
-    return min(times[1:]) * 1.1  # and the optimiser
+    return min(times[1:]) * loaded.get("train.accumulate") * 1.1  # and the optimiser
+
+
+def missing(arm: Arm, suite: Suite, results: Mapping[str, Result]) -> int:
+    """How many of the arm's runs are not in the store: its rates on the first seed, the others at the best of them."""
+    rate = best(results.values(), arm, suite)
+    jobs = [*plan([arm], suite), *(Job(arm, seed, rate) for seed in range(2, suite.seeds + 1))]
+    return sum(job.key not in results or bool(outdated(results[job.key], job)) for job in jobs)

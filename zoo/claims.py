@@ -10,29 +10,26 @@ from typing import NamedTuple
 
 from zoo import plugins
 from zoo.errors import ZooError
-from zoo.report import MATCHES, Report, number
+from zoo.report import INTRODUCTION, MATCHES, Report, caveats, number, size
 from zoo.stats import Paired, paired
-from zoo.verdict import ArmResults, Comparison, difference, leaks
+from zoo.verdict import ArmResults, Comparison, difference, fair, leaks
 
-INTRODUCTION = """\
+HEAD = """\
 # Results
 
 Made from `results.jsonl` by `zoo-report STORE --results RESULTS.md`; the runs behind it by `zoo-bench --suite NAME`.
-Losses are nats a token on the test split; a difference is method − baseline over paired seeds, so negative is better.
-A verdict asks for p < 0.05 after Holm's correction over the methods of a suite; “could show” is the smallest true
-difference that these seeds would have shown four times of five, whatever the suite's other methods show. Whether a
-claim holds is told by the 95 % interval of the paired difference from what the claim names, each on its own: *holds*
-when the interval lies on the claimed side, *contradicted* when it lies on the other, *open* when it has zero in it.
-Where a method adds neither parameters nor FLOPs, the plain block is matched as it is (“the same”). Times compare the
-fastest tenth of each arm's stretches of training, as other work on the machine only slows. A small model and few
-tokens: a claim that does not hold here may hold elsewhere, and the other way round.
+"""
+ON_CLAIMS = """\
+Whether a claim holds is told by the 95 % interval of the paired difference from what the claim names, each on its own:
+*holds* when the interval lies on the claimed side, *contradicted* when it lies on the other, *open* when it has zero in it.
+Where no width of FFN matches better, the plain block is matched as it is (“the same”). A small model and few tokens: a
+claim that does not hold here may hold elsewhere, and the other way round.
 """
 
 RELATIONS = ("better than", "worse than", "about", "no better than", "no worse than")
 CHECKED = re.compile(r"\s*Checked as: (.+?)\.\s*$")
 TOGETHER = re.compile(r"with (\S+) (.+)")
 ENDS = re.compile(r"(\w+) ends (below|above) (-?\d+(?:\.\d+)?)( in early layers)?")
-BASELINE = "baseline"
 
 
 class Claim(NamedTuple):
@@ -117,30 +114,44 @@ def holds(relation: str, found: Paired) -> str:
 
 def checked(method: ArmResults, report: Report) -> str:
     """How every clause of a method's claim stands."""
-    host, told = method.first.host, []
-    others = {a.first.name: a for a in report.arms if a.first.match == "method" and a.first.host == host}
-    plain = [c.baseline for c in report.comparisons if c.method.id == method.id and c.match == "none"]
-    others |= {BASELINE: plain[0]} if plain else {}
+    told = []
+    others = {a.first.name: a for a in report.arms if a.first.match == "method" and a.place == method.place}
+    others |= {a.first.name: a for a in report.arms if a.id == method.place}  # "baseline"
     for claim in claims(method.first.name):
         if isinstance(claim, Ends):
             told += ends(method, claim)
             continue
         relation, names = claim
         if relation == "diverges":
-            told.append(f"diverges: **{'holds' if method.diverged == len(method.runs) else 'contradicted'}**")
+            told.append(f"diverges: **{diverges(method)}**")
             continue
         outcomes: dict[str, list[str]] = {}
         for name in names:
-            other = others.get(name)
-            if other is None:
-                outcome = "not measured"
-            elif any(leaks(arm) for arm in (method, other)):
-                outcome = "void, as it leaks"
-            else:
-                outcome = holds(relation, difference(method, other))
-            outcomes.setdefault(outcome, []).append(name)
+            outcomes.setdefault(stands(relation, method, others.get(name)), []).append(name)
         told += [f"{relation} {', '.join(names)}: **{outcome}**" for outcome, names in outcomes.items()]
     return "; ".join(told) or "–"
+
+
+def diverges(method: ArmResults) -> str:
+    """Whether a claim to do so holds."""
+    if 0 < method.diverged < len(method.runs):
+        return f"in {method.diverged} of {len(method.runs)} seeds"
+    return "holds" if method.diverged else "contradicted"
+
+
+def stands(relation: str, method: ArmResults, other: ArmResults | None) -> str:
+    """How a claim on two arms stands. What diverges is worse than what does not, whatever its other seeds say."""
+    pair = fair(method, other) if other else None
+    if pair is None:
+        return "not measured"
+    if any(leaks(arm) for arm in pair):
+        return "void, as it leaks"
+    ours, theirs = pair
+    if theirs.diverged:
+        return "void, as that diverges"
+    if ours.diverged:
+        return "holds" if relation in ("worse than", "no better than") else "contradicted"
+    return holds(relation, difference(ours, theirs))
 
 
 def ends(method: ArmResults, claim: Ends) -> list[str]:
@@ -163,29 +174,28 @@ def _mean(value: float | Sequence[float]) -> float:
 
 def results_page(report: Report) -> str:
     """The whole page: conditions, a line for each method, then every table of the report."""
-    lines = [INTRODUCTION, conditions(report), ""]
-    hosts = sorted({c.method.first.host for c in report.comparisons})
-    for host in hosts:
-        lines += [f"## {host.capitalize()} host", ""]
-        measured = " | ".join(f"against {MATCHES[m]}" for m in _matches(report, host))
-        lines += [f"| method | claimed | {measured} | does the claim hold? |"]
-        lines += ["|---|---|" + "---|" * (len(_matches(report, host)) + 1)]
-        by_name: dict[str, list[Comparison]] = {}
-        for comparison in report.comparisons:
-            if comparison.method.first.host == host:
-                by_name.setdefault(comparison.name, []).append(comparison)
-        for name, found in by_name.items():
-            cells = [_cell(found, match) for match in _matches(report, host)]
-            cells = [claim(name).replace("|", "/"), *cells, checked(found[0].method, report)]
-            lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    lines = [HEAD, INTRODUCTION, "", ON_CLAIMS, conditions(report), ""]
+    places: dict[tuple[str, str], list[Comparison]] = {}
+    for c in report.comparisons:
+        places.setdefault((c.method.first.host, c.method.place), []).append(c)
+    for (host, _), here in sorted(places.items()):
+        lines += [f"## {host.capitalize()} host{size(here[0].plain)}", ""]
+        matches = [match for match in MATCHES if any(c.match == match for c in here)]
+        lines += [
+            f"| method | claimed | {' | '.join(f'against {MATCHES[m]}' for m in matches)} | does the claim hold? |"
+        ]
+        lines += ["|---|---|" + "---|" * (len(matches) + 1)]
+        methods: dict[str, list[Comparison]] = {}
+        for c in here:
+            methods.setdefault(c.method.id, []).append(c)
+        for found in methods.values():
+            method = found[0].method
+            cells = [_cell(found, match) for match in matches]
+            cells = [claim(method.first.name).replace("|", "/"), *cells, checked(method, report)]
+            lines.append(f"| {method.first.name} | " + " | ".join(cells) + " |")
         lines.append("")
     lines += [table.markdown() for table in report.tables()]
     return "\n".join(lines)
-
-
-def _matches(report: Report, host: str) -> list[str]:
-    present = {c.match for c in report.comparisons if c.method.first.host == host}
-    return [match for match in MATCHES if match in present]
 
 
 def _cell(found: Sequence[Comparison], match: str) -> str:
@@ -193,11 +203,13 @@ def _cell(found: Sequence[Comparison], match: str) -> str:
         if c.match == match:
             reach = number((c.difference.high - c.difference.low) / 2, ".3f")
             mean = number(c.difference.mean, "+.3f")
-            split = ", validation split so far" if c.provisional else ""
-            shown = f"n {c.difference.n}{split}, could show {number(c.detectable, '.3f')}"
+            shown = f"n {c.difference.n}{caveats(c)}, could show {number(c.detectable, '.3f')}"
             return f"**{c.verdict}**: {mean} ± {reach} ({shown})"
-    baselines = found[0].method.first.baselines
-    return "the same" if baselines.get(match) == baselines.get("none") else "–"
+    method, plain = found[0].method, found[0].plain
+    if plain is None or method.baselines.get(match) != plain.id:
+        return "–"
+    off = plain.spent.off_by(method.spent, match)
+    return f"the same, off by {off:+.3%}" if off else "the same"
 
 
 def conditions(report: Report) -> str:

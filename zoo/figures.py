@@ -50,10 +50,11 @@ def curves(arms: Sequence[ArmResults], labels: Sequence[str], against: str, titl
     for arm, label in zip(arms, labels, strict=True):
         plain = arm.first.match != "method"
         style: dict[str, Any] = {"color": "black", "ls": "--"} if plain else {}
-        xs, ys = _over_seeds([run.training for run in arm.runs], against, arm.first.flops)
+        runs = arm.finished or arm.runs  # one that diverged early would cut the others short
+        xs, ys = _over_seeds([run.training for run in runs], against, arm.first.flops)
         (line,) = axes.plot(xs, [sum(y) / len(y) for y in ys], lw=1.0, label=label, **style)
         axes.fill_between(xs, [min(y) for y in ys], [max(y) for y in ys], color=line.get_color(), alpha=0.15, lw=0)
-        xs, ys = _over_seeds([run.curve for run in arm.runs], against, arm.first.flops)
+        xs, ys = _over_seeds([run.curve for run in runs], against, arm.first.flops)
         axes.plot(xs, [sum(y) / len(y) for y in ys], "o", ms=4, color=line.get_color())
     axes.set_xlabel(against)
     axes.set_ylabel("loss (nats a token): training, ● validation")
@@ -65,7 +66,7 @@ def curves(arms: Sequence[ArmResults], labels: Sequence[str], against: str, titl
 def _over_seeds(runs: Sequence[Sequence[Point]], against: str, flops: float) -> tuple[list[float], list[list[float]]]:
     """Where the points stand, and their losses, of all runs that have any."""
     runs = [run for run in runs if run]
-    columns = list(zip(*runs, strict=False))  # a run that diverged is shorter
+    columns = list(zip(*runs, strict=False))  # where all diverged, some did so later
     if against == "FLOPs":
         xs = [points[0][1] * flops for points in columns]
     else:
@@ -79,14 +80,14 @@ def loss_against_flops(arms: Sequence[ArmResults], title: str) -> Figure:
     split = common_split(*arms)
     for arm in arms:
         mean = arm.spread(split).mean
-        flops = arm.first.flops * arm.first.tokens
+        flops = arm.spent.flops * arm.spent.trained
         plain = arm.first.match != "method"
         axes.plot([flops], [mean], "ks" if plain else "o", ms=5)
         label = arm.first.match if plain else arm.first.name
         axes.annotate(label, (flops, mean), fontsize=6, xytext=(3, 3), textcoords="offset points")
     axes.set_xscale("log")
     axes.set_xlabel("training FLOPs")
-    axes.set_ylabel("loss (nats a token)")
+    axes.set_ylabel(f"loss (nats a token, {split} split)")
     axes.set_title(title, fontsize=10)
     return figure
 

@@ -1,29 +1,44 @@
-"""The test split, once a run: `python -m zoo.heldout RUN…` prints a loss a line, as JSON, and keeps each in its run's folder."""
+"""The test split, once a run: `python -m zoo.heldout RUN…` keeps each run's loss in its folder."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 FILE = "test.json"
 
 
-def test_loss(folder: Path) -> float | None:
-    """Nats a token on the test split with the last weights, or None where the corpus has no test split."""
+class Held(NamedTuple):
+    """What a run made of the test split."""
+
+    loss: float | None  # nats a token; None where the corpus has no test split, or …
+    diverged: bool = False  # … it was not finite
+
+
+def kept(folder: Path) -> Held | None:
+    """What the run in this folder made of it, if it has been there."""
     file = folder / FILE
-    if file.exists():
-        kept: float | None = json.loads(file.read_text())["loss"]
-        return kept
+    return Held(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
+
+
+def hold(folder: Path) -> None:
+    """Measure the run's last weights on the test split and keep what came of it; never twice."""
+    if kept(folder) is not None:
+        return
     import torch
 
     from zoo.errors import DataError
     from zoo.files import write_atomically
+    from zoo.folder import check_identity, identity, versions
     from zoo.trained import open_run
 
     run = open_run(folder)
     data = run.config.build("data")
-    loss: float | None
+    check_identity(folder, identity(data, versions(folder)["world_size"]))
+    found = Held(None)
     try:
         nll, count = 0.0, 0
         device = next(run.model.parameters()).device
@@ -32,12 +47,23 @@ def test_loss(folder: Path) -> float | None:
                 part = run.model.evaluate(tokens.to(device), targets.to(device))
                 nll, count = nll + part.nll.item(), count + part.targets
         loss = nll / count
+        found = Held(loss) if math.isfinite(loss) else Held(None, diverged=True)
     except DataError:
-        loss = None
-    write_atomically(file, json.dumps({"loss": loss}) + "\n")
-    return loss
+        pass
+    write_atomically(folder / FILE, json.dumps(found._asdict()) + "\n")
+
+
+def main(folders: list[str]) -> int:
+    from zoo.errors import ZooError
+
+    try:
+        for folder in folders:
+            hold(Path(folder))
+    except ZooError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":
-    for folder in sys.argv[1:]:
-        print(json.dumps({"loss": test_loss(Path(folder))}), flush=True)
+    sys.exit(main(sys.argv[1:]))

@@ -18,7 +18,7 @@ import functools
 import math
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.autograd.graph
@@ -35,10 +35,10 @@ from zoo.extension import ScoreMixing
 from zoo.functional import make_again
 from zoo.model import LanguageModel
 from zoo.plugins import SLOTS
+from zoo.suite import Kind
 
 # How a model is made: a call with keywords, of which ffn_dim and the slots are given here and win over what it has.
 Build = Callable[..., LanguageModel]
-Kind = Literal["none", "parameters", "flops", "tokens"]
 
 ALL, AGAIN = "Global", "made again"  # what a counter adds up; the first name is torch's
 

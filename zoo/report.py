@@ -5,13 +5,15 @@ from __future__ import annotations
 import html
 import itertools
 import math
+import re
+import shutil
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from zoo.files import write_atomically
-from zoo.store import Known, Result
+from zoo.store import NOTHING_KNOWN, Known, Result
 from zoo.verdict import ArmResults, Comparison, Twins, arms, compare, twins
 
 if TYPE_CHECKING:
@@ -23,9 +25,7 @@ MATCHES = {
     "flops": "as many FLOPs a token",
     "tokens": "as many FLOPs in all",
 }
-
-
-NOTHING_KNOWN = Known({}, ())
+FIGURES = "figures"
 
 
 class Table(NamedTuple):
@@ -53,25 +53,38 @@ class Report(NamedTuple):
     comparisons: list[Comparison]
     arms: list[ArmResults]
     twins: list[Twins]
+    changes: Table | None = None  # since an earlier report
 
     @classmethod
     def of(cls, results: Sequence[Result], known: Known = NOTHING_KNOWN) -> Report:
-        return cls(compare(results, known.suites), list(arms(results).values()), twins(results, known.twins))
+        return cls(compare(results, known), list(arms(results, known).values()), twins(results, known))
+
+    def only(self, ids: set[str]) -> Report:
+        """What it says of these arms."""
+        names = {arm.first.name for arm in self.arms if arm.id in ids}
+        return self._replace(
+            comparisons=[c for c in self.comparisons if c.method.id in ids],
+            arms=[arm for arm in self.arms if arm.id in ids],
+            twins=[pair for pair in self.twins if {pair.first, pair.second} <= names],
+        )
+
+    def against(self, earlier: Report) -> Report:
+        return self._replace(changes=changes(self, earlier))
 
     def tables(self) -> list[Table]:
         found = [verdicts(of) for of in by_family(self.comparisons)]
-        found.append(costs(self.arms, self.comparisons))
+        found.append(costs(self.comparisons))
         found.append(every_arm(self.arms))
         if self.twins:
             found.append(noise(self.twins))
-        return found
+        return found + ([self.changes] if self.changes else [])
 
 
 def by_family(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
-    """Comparisons of one suite, host and kind of match, together."""
-    families: dict[tuple[str, str, str], list[Comparison]] = {}
+    """Comparisons that were asked together."""
+    families: dict[tuple[str, ...], list[Comparison]] = {}
     for c in comparisons:
-        families.setdefault((c.suite, c.method.first.host, c.match), []).append(c)
+        families.setdefault(c.family, []).append(c)
     return [families[key] for key in sorted(families)]
 
 
@@ -80,31 +93,54 @@ def number(value: float, form: str) -> str:
 
 
 def against(comparison: Comparison) -> str:
-    place = f", suite {comparison.suite}" if comparison.suite else ""
-    return f"against {MATCHES.get(comparison.match, comparison.match)}, {comparison.method.first.host} host{place}"
+    return f"against {MATCHES.get(comparison.match, comparison.match)}, {where(comparison)}"
+
+
+def where(comparison: Comparison) -> str:
+    """Suite, host, and how large the plain model is and how long it trains."""
+    suite = f"suite {comparison.suite}, " if comparison.suite else ""
+    return f"{suite}{comparison.method.first.host} host{size(comparison.plain)}"
+
+
+def size(plain: ArmResults | None) -> str:
+    return f", {plain.spent.parameters:,} parameters, {plain.spent.trained:,} tokens" if plain else ""
 
 
 def verdicts(comparisons: Sequence[Comparison]) -> Table:
     rows = []
-    for c in sorted(comparisons, key=lambda c: c.difference.mean):
-        d = c.difference
+    for c in sorted(comparisons, key=lambda c: (math.isnan(c.difference.mean), c.difference.mean)):
+        d, (ours, theirs) = c.difference, c.means()
         rows.append(
             (
                 c.name,
-                f"{d.n} (validation)" if c.provisional else str(d.n),
-                number(c.method.spread(c.split).mean, ".4f"),
-                number(c.baseline.spread(c.split).mean, ".4f"),
+                f"{d.n}{caveats(c)}",
+                number(ours, ".4f"),
+                number(theirs, ".4f"),
                 number(d.mean, "+.4f"),
                 f"{number(d.low, '+.4f')} … {number(d.high, '+.4f')}",
                 f"{number(d.boot_low, '+.4f')} … {number(d.boot_high, '+.4f')}",
                 number(d.p, ".3f"),
                 number(c.p_holm, ".3f"),
                 number(c.detectable, ".4f"),
+                f"{c.off_by:+.3%}",
                 c.verdict,
             )
         )
     head = ("method", "n", "loss", "baseline", "difference", "95 % (t)", "95 % (bootstrap)", "p", "p (Holm)")
-    return Table(f"Verdicts {against(comparisons[0])}", (*head, "could show", "verdict"), tuple(rows))
+    return Table(
+        f"Verdicts {against(comparisons[0])}", (*head, "could show", "match is off by", "verdict"), tuple(rows)
+    )
+
+
+def caveats(c: Comparison) -> str:
+    """What to know of the seeds beside their number."""
+    lost = [
+        f"{who} diverged on {arm.diverged}"
+        for who, arm in (("method", c.method), ("baseline", c.baseline))
+        if arm.diverged
+    ]
+    told = [*(["validation"] if c.provisional else []), *lost]
+    return f" ({', '.join(told)})" if told else ""
 
 
 def every_arm(found: Sequence[ArmResults]) -> Table:
@@ -121,8 +157,9 @@ def every_arm(found: Sequence[ArmResults]) -> Table:
                 number(s.deviation, ".4f"),
                 arm.split,
                 f"{first.lr:.2g}",
+                ", ".join(f"{factor:g}" for factor in sorted(arm.factors)),
                 f"{first.parameters:,}",
-                f"{first.off_by:+.3%}" if first.match not in ("method", "none") else "–",
+                str(arm.spent.trained),
                 str(arm.diverged),
                 "no" if not first.causal else "yes",
             )
@@ -136,25 +173,21 @@ def every_arm(found: Sequence[ArmResults]) -> Table:
         "deviation",
         "split",
         "learning rate",
+        "of ×",
         "parameters",
-        "match is off by",
+        "tokens",
     )
     return Table("Every arm", (*head, "diverged", "causal"), tuple(rows))
 
 
-def costs(found: Sequence[ArmResults], comparisons: Sequence[Comparison]) -> Table:
+def costs(comparisons: Sequence[Comparison]) -> Table:
     """What a method costs beside the plain block of its host."""
     rows = []
-    for c in comparisons:
-        if c.match != "none":
-            continue
-        ours, theirs = c.method.first, c.baseline.first
-
-        def mean(arm: ArmResults, field: str) -> float:
-            return sum(getattr(run, field) for run in arm.runs) / len(arm.runs)
-
-        speed = fastest(c.baseline.runs) / fastest(c.method.runs)
-        memory = mean(c.method, "peak_memory") / mean(c.baseline, "peak_memory")
+    for c in {c.method.id: c for c in comparisons if c.plain}.values():
+        assert c.plain is not None
+        ours, theirs = c.method.first, c.plain.first
+        speed = fastest(c.plain.runs) / fastest(c.method.runs)
+        memory = _memory(c.method) / _memory(c.plain)
         extra = ours.parameters - theirs.parameters
         rows.append(
             (c.name, ours.host, f"{extra:+,}", f"{ours.flops / theirs.flops:.3f}", f"{speed:.2f}", f"{memory:.2f}")
@@ -162,6 +195,10 @@ def costs(found: Sequence[ArmResults], comparisons: Sequence[Comparison]) -> Tab
     return Table(
         "Cost beside the plain block", ("method", "host", "parameters", "FLOPs ×", "time ×", "memory ×"), tuple(rows)
     )
+
+
+def _memory(arm: ArmResults) -> float:
+    return statistics.fmean(run.peak_memory for run in arm.runs)
 
 
 def fastest(runs: Sequence[Result]) -> float:
@@ -199,8 +236,14 @@ INTRODUCTION = (
 )
 
 
-def markdown(report: Report) -> str:
-    return "\n".join(["# Report", "", INTRODUCTION, "", *(table.markdown() for table in report.tables())])
+def markdown(report: Report, figures: Iterable[str] = ()) -> str:
+    tables = [table.markdown() for table in report.tables()]
+    drawn = [f"![{name}]({FIGURES}/{_file(name)})\n" for name in figures]
+    return "\n".join(["# Report", "", INTRODUCTION, "", *tables, *(["## Figures", ""] if drawn else []), *drawn])
+
+
+def _file(figure: str) -> str:
+    return re.sub(r"[^\w.+-]+", "_", figure) + ".svg"
 
 
 STYLE = (
@@ -209,10 +252,9 @@ STYLE = (
 )
 
 
-def page(report: Report) -> str:
-    from zoo.figures import svg
-
-    drawn = "".join(f"<figure>{svg(figure)}</figure>" for _, figure in figures(report))
+def page(report: Report, figures: Iterable[str] = ()) -> str:
+    """The report to look at; figures are SVG."""
+    drawn = "".join(f"<figure>{figure}</figure>" for figure in figures)
     tables = "".join(table.page() for table in report.tables())
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Report</title><style>{STYLE}</style>'
@@ -226,44 +268,67 @@ def figures(report: Report) -> list[tuple[str, Figure]]:
 
     drawn: list[tuple[str, Figure]] = []
     for of in by_family(report.comparisons):
-        name = "_".join(part for part in (of[0].suite, of[0].method.first.host, of[0].match) if part)
-        drawn.append((f"differences/{name}", draw.forest(of, f"Differences {against(of[0])}")))
-    for (suite, host), here in _together(report.comparisons).items():
+        drawn.append((f"differences/{_short(of[0])}_{of[0].match}", draw.forest(of, f"Differences {against(of[0])}")))
+    for of in _together(report.comparisons):
+        here = _arms(of)
         labels = [a.first.name if a.first.match == "method" else f"baseline: {a.first.match}" for a in here]
-        name, place = (f"{suite}_{host}", f"suite {suite}, {host} host") if suite else (host, f"{host} host")
+        name, place = _short(of[0]), where(of[0])
         for axis in ("steps", "tokens", "FLOPs", "time (s)"):
             drawn.append((f"curves/{name}_{axis}", draw.curves(here, labels, axis, f"Learning curves, {place}")))
         drawn.append((f"flops/{name}", draw.loss_against_flops(here, f"Loss against FLOPs, {place}")))
     return drawn
 
 
-def _together(comparisons: Sequence[Comparison]) -> dict[tuple[str, str], list[ArmResults]]:
-    """The arms of each suite and host, baselines first."""
-    found: dict[tuple[str, str], dict[str, ArmResults]] = {}
-    for c in sorted(comparisons, key=lambda c: c.suite):
-        found.setdefault((c.suite, c.method.first.host), {}).update({c.baseline.id: c.baseline, c.method.id: c.method})
-    return {key: sorted(arms.values(), key=lambda a: a.first.match == "method") for key, arms in found.items()}
+def _short(c: Comparison) -> str:
+    """Where a comparison stands, as part of a figure's name."""
+    return "_".join(part for part in (c.suite, c.method.first.host, c.method.place[:6]) if part)
+
+
+def _together(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
+    """Comparisons of each suite and place, whatever they match."""
+    found: dict[tuple[str, ...], list[Comparison]] = {}
+    for c in sorted(comparisons, key=lambda c: c.family):
+        found.setdefault(c.family[:-1], []).append(c)
+    return list(found.values())
+
+
+def _arms(comparisons: Sequence[Comparison]) -> list[ArmResults]:
+    """Baselines first."""
+    found: dict[str, ArmResults] = {}
+    for c in comparisons:
+        found.update({c.baseline.id: c.baseline, c.method.id: c.method})
+    return sorted(found.values(), key=lambda a: a.first.match == "method")
 
 
 def write(report: Report, folder: Path) -> None:
-    """report.md, report.html, and the same for TensorBoard."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / "report.md", markdown(report))
-    write_atomically(folder / "report.html", page(report))
-    to_tensorboard(report, folder / "tensorboard")
+    """report.md with its figures, report.html, and the same for TensorBoard."""
+    from zoo.figures import svg
+
+    drawn = figures(report)
+    images = {name: svg(figure) for name, figure in drawn}
+    shutil.rmtree(folder / FIGURES, ignore_errors=True)
+    (folder / FIGURES).mkdir(parents=True)
+    for name, image in images.items():
+        write_atomically(folder / FIGURES / _file(name), image)
+    write_atomically(folder / "report.md", markdown(report, images))
+    write_atomically(folder / "report.html", page(report, images.values()))
+    to_tensorboard(report, drawn, folder / "tensorboard")
 
 
-def to_tensorboard(report: Report, folder: Path) -> None:
+def tell(folder: Path) -> None:
+    """Where the report is."""
+    print(f"report   {folder / 'report.html'}\nlook     tensorboard --logdir {folder / 'tensorboard'}")
+
+
+def to_tensorboard(report: Report, drawn: Sequence[tuple[str, Figure]], folder: Path) -> None:
     """Figures and tables under `report`, and each run as a row of the HParams tab."""
-    import shutil
-
     from torch.utils.tensorboard import SummaryWriter
 
     shutil.rmtree(folder, ignore_errors=True)
     with SummaryWriter(str(folder / "report")) as writer:
         for table in report.tables():
             writer.add_text(table.title, table.markdown())
-        for name, figure in figures(report):
+        for name, figure in drawn:
             writer.add_figure(name.replace(" ", "_"), figure, close=False)
     for arm in report.arms:
         for run in arm.runs:
@@ -288,17 +353,16 @@ def _to_hparams(run: Result, folder: Path) -> None:
 
 def changes(now: Report, before: Report) -> Table:
     """What is different from an earlier report, comparison by comparison."""
-    earlier = {(c.name, c.method.first.host, c.match): c for c in before.comparisons}
-    rows = []
-    for c in now.comparisons:
-        old = earlier.get((c.name, c.method.first.host, c.match))
-        was = "–" if old is None else f"{old.difference.mean:+.4f} ({old.verdict}, n {old.difference.n})"
-        rows.append(
-            (c.name, c.method.first.host, c.match, was, f"{c.difference.mean:+.4f} ({c.verdict}, n {c.difference.n})")
-        )
-    gone = earlier.keys() - {(c.name, c.method.first.host, c.match) for c in now.comparisons}
-    rows += [(*key, f"{earlier[key].difference.mean:+.4f} ({earlier[key].verdict})", "–") for key in sorted(gone)]
-    return Table("Against the earlier results", ("method", "host", "match", "before", "now"), tuple(rows))
+
+    def which(c: Comparison) -> tuple[str, str, str]:
+        return c.name, f"{c.method.first.host}{size(c.plain)}", c.match
+
+    def told(c: Comparison | None) -> str:
+        return f"{number(c.difference.mean, '+.4f')} ({c.verdict}, n {c.difference.n})" if c else "–"
+
+    old, new = {which(c): c for c in before.comparisons}, {which(c): c for c in now.comparisons}
+    rows = tuple((*key, told(old.get(key)), told(new.get(key))) for key in [*new, *sorted(old.keys() - new.keys())])
+    return Table("Against the earlier results", ("method", "host", "match", "before", "now"), rows)
 
 
 def show(tables: Sequence[Table]) -> None:

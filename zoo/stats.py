@@ -58,10 +58,10 @@ def detectable(n: int, deviation: float, questions: int) -> float:
     """The smallest true difference shown four times of five, when this is the first of `questions` by Holm's order."""
     if n < 2:
         return math.nan
-    from scipy.special import stdtrit
+    from scipy.special import nctdtrinc, stdtrit
 
     reach = float(stdtrit(n - 1, 1 - (1 - CONFIDENCE) / (2 * questions)))
-    return (reach + float(stdtrit(n - 1, POWER))) * deviation / math.sqrt(n)
+    return float(nctdtrinc(n - 1, 1 - POWER, reach)) * deviation / math.sqrt(n)  # t of a true difference is noncentral
 
 
 def bootstrap(differences: Sequence[float]) -> tuple[float, float]:

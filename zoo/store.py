@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from zoo.files import write_atomically
 
 FILE = "results.jsonl"
 SUITES = "suites.json"
+LOCK = "bench.lock"
 Point = tuple[int, int, float, float]  # step, tokens, seconds of training, loss
 
 
@@ -24,7 +26,7 @@ class Result:
     """One run, with everything needed to run it again."""
 
     key: str  # the configuration's hash
-    arm: str  # … without seed and learning rate
+    arm: str  # … without the seed, and before the learning rate's factor
     name: str  # method or combination; "baseline" without one
     match: str  # "method", or how the baseline was matched
     host: str
@@ -35,11 +37,11 @@ class Result:
     causal: bool
     parameters: int
     flops: float  # of a token
-    off_by: float
     steps: int
     tokens: int
     valid_loss: float | None
     test_loss: float | None
+    tested: bool  # whether it has been on the test split, should the corpus have one
     bits_per_byte: float | None
     accuracy: float | None
     tokens_per_second: float  # the median over the run: other work on the machine comes and goes
@@ -75,6 +77,19 @@ class Store:
         """Every run by its key; a later line of the same run replaces an earlier one, a torn last line is passed over."""
         return read_results(self.folder / FILE)
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """One bench at a time: two would train the same baselines and write over each other's report."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / LOCK).open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ZooError(
+                    f"another zoo-bench is working in {self.folder}: wait for it, or name another folder with --store"
+                ) from error
+            yield
+
     def append(self, result: Result) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / FILE).open("a+", encoding="utf-8") as file:
@@ -93,15 +108,19 @@ def read_results(file: Path) -> dict[str, Result]:
     if not file.exists():
         return {}
     known = {entry.name for entry in fields(Result)}
-    found = {}
+    found: dict[str, Result] = {}
     for line in file.read_text(encoding="utf-8").splitlines():
         try:
-            row = json.loads(line)
+            row: Any = json.loads(line)
         except json.JSONDecodeError:
             continue
-        row.setdefault("settings", {})  # lines from before they were kept
+        if not isinstance(row, dict):
+            continue
+        row.setdefault("settings", {})  # lines from before these were kept
+        row.setdefault("tested", row.get("test_loss") is not None)
         if known <= row.keys():
             result = Result(**{name: row[name] for name in known})
+            found.pop(result.key, None)  # so that the newest line stands last
             found[result.key] = result
     return found
 
@@ -109,49 +128,81 @@ def read_results(file: Path) -> dict[str, Result]:
 class Known(NamedTuple):
     """What a report needs to know beyond the results."""
 
-    suites: dict[str, str]  # method → the suite that it was judged in
+    suites: Mapping[str, str]  # a method's arm → the suite that it was judged in
+    baselines: Mapping[str, Mapping[str, str]]  # … → how matched → the baseline's arm, all that were ever asked for
     twins: tuple[tuple[str, str], ...]  # methods that are the same function
 
 
-def remember(folder: Path, suite: str, methods: Iterable[str], twins: Iterable[tuple[str, str]]) -> None:
-    """Note what a bench judges together; "" is for what was named one by one."""
+NOTHING_KNOWN = Known({}, {}, ())
+
+
+def remember(
+    folder: Path, suite: str, methods: Mapping[str, Mapping[str, str]], twins: Iterable[tuple[str, str]]
+) -> None:
+    """Note what a bench judges together: arms and their baselines. "" is for what was named one by one."""
     folder.mkdir(parents=True, exist_ok=True)
     noted = _noted(folder)
-    entry = noted.get(suite, {"methods": [], "twins": []})
+    entry = noted.get(suite, {"arms": {}, "twins": []})
+    arms = entry["arms"] | {id: {**entry["arms"].get(id, {}), **baselines} for id, baselines in methods.items()}
     same = {tuple(pair) for pair in entry["twins"]} | set(twins)
-    noted[suite] = {"methods": sorted({*entry["methods"], *methods}), "twins": sorted(same)}
+    noted[suite] = {"arms": arms, "twins": sorted(same)}
     write_atomically(folder / SUITES, json.dumps(noted, indent=1, sort_keys=True) + "\n")
 
 
 def known(folders: Iterable[Path]) -> Known:
-    """What the benches of these stores noted; a method that several suites name belongs to the first by name."""
+    """What the benches of these stores noted; an arm that several suites name belongs to the first by name."""
     suites: dict[str, str] = {}
+    baselines: dict[str, dict[str, str]] = {}
     twins: set[tuple[str, str]] = set()
     for folder in folders:
-        for name, entry in sorted(_noted(folder if folder.is_dir() else folder.parent).items(), reverse=True):
-            suites |= (
-                dict.fromkeys(entry["methods"], name) if name else {m: suites.get(m, "") for m in entry["methods"]}
-            )
-            twins |= {(one, other) for one, other in entry["twins"]}
-    return Known(suites, tuple(sorted(twins)))
+        noted = _noted(folder if folder.is_dir() else folder.parent)
+        for name in sorted(noted, reverse=True):  # the last word is the first name's, and never that of ""
+            arms = noted[name]["arms"]
+            suites |= {id: name or suites.get(id, "") for id in arms}
+            for id, matched in arms.items():
+                baselines.setdefault(id, {}).update(matched)
+            twins |= {(one, other) for one, other in noted[name]["twins"]}
+    return Known(suites, baselines, tuple(sorted(twins)))
 
 
 def _noted(folder: Path) -> dict[str, Any]:
     file = folder / SUITES
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    if not file.exists():
+        return {}
+    try:
+        noted = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        noted = None
+    whole = isinstance(noted, dict) and all(
+        isinstance(entry, dict) and {"arms", "twins"} <= entry.keys() for entry in noted.values()
+    )
+    if not whole:
+        raise ZooError(f"{file} cannot be read: move it away and run zoo-bench again, which writes it")
+    found: dict[str, Any] = noted
+    return found
 
 
 def merged(folders: Iterable[Path]) -> list[Result]:
-    """The results of several stores; the same run in two of them counts once."""
+    """The results of several stores; the same run in two of them counts once, as it was left last."""
     found: dict[str, Result] = {}
     for folder in folders:
         file = folder / FILE if folder.is_dir() else folder
         if not file.exists():
             raise ZooError(f"{folder} has no {FILE}: name the folder of a bench")
-        found |= read_results(file)
+        for key, result in read_results(file).items():
+            if key not in found or _age(found[key]) <= _age(result):
+                found[key] = result
     if not found:
         raise ZooError("there is no result yet: run zoo-bench first")
     return list(found.values())
+
+
+def _age(result: Result) -> tuple[str, bool]:
+    return result.stamps.get("ended", ""), result.tested
+
+
+def newest(results: Sequence[Result]) -> Result:
+    return max(enumerate(results), key=lambda each: (each[1].stamps.get("ended", ""), each[0]))[1]
 
 
 def best_factor(results: Sequence[Result]) -> float | None:

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import gin
 
 from zoo.errors import ConfigError
 
 Host = Literal["sequential", "parallel"]
-Matched = Literal["none", "parameters", "flops", "tokens"]
+Kind = Literal["none", "parameters", "flops", "tokens"]  # of match
+
+
+class Spent(NamedTuple):
+    """What training a model takes, and what a baseline is matched in."""
+
+    parameters: int
+    flops: float  # of a token
+    trained: int  # steps or tokens
+
+    def off_by(self, method: Spent, kind: str) -> float:
+        """How far this baseline is from the method that it was matched to, relative."""
+        had = {
+            "parameters": self.parameters / method.parameters,
+            "flops": self.flops / method.flops,
+            "tokens": self.flops * self.trained / (method.flops * method.trained),
+        }
+        return had.get(kind, 1.0) - 1
 
 
 @gin.register("suite", module="zoo")
@@ -22,7 +39,7 @@ class Suite:
     hosts: tuple[Host, ...] = ("sequential",)
     seeds: int = 3  # 1, 2, … for every arm
     lrs: tuple[float, ...] = (1.0,)  # multiples of train.lr tried for every arm, on its first seed
-    baselines: tuple[Matched, ...] = ("none", "parameters", "flops")  # tokens: as many FLOPs by training longer
+    baselines: tuple[Kind, ...] = ("none", "parameters", "flops")  # tokens: as many FLOPs by training longer
     twins: tuple[tuple[str, str], ...] = ()  # methods that are the same function: their difference is noise
 
     def __post_init__(self) -> None:

@@ -11,6 +11,8 @@ import torch
 
 from zoo import checkpoint, folder as run_folder
 from zoo.errors import RunError, ZooError, nearest
+from zoo.gin_values import changed
+from zoo.plugins import SLOTS
 
 if TYPE_CHECKING:
     from zoo.config import Config
@@ -79,6 +81,7 @@ def open_run(folder: Path, step: int | None = None) -> Run:
     if not run_folder.begun(folder):
         raise RunError(_no_run(folder))
     config = _configuration(folder)
+    _check_model(folder, config)
     kept, notes = _checkpoint(folder, step)
     notes += _other_versions(folder, config)
     tokenizer = Tokenizer(folder / "tokenizer.model")
@@ -113,6 +116,17 @@ def _configuration(folder: Path) -> Config:
         missing = [f"{p['slot']}.{p['id']} of {p['distribution']} {p['version']}" for p in _plugins(folder)]
         made_with = f"; the run was made with {', '.join(missing)}" if missing else ""
         raise RunError(f"the configuration of {folder} cannot be used here: {error}{made_with}") from error
+
+
+def _check_model(folder: Path, config: Config) -> None:
+    """Refuse weights whose model has changed since: a default that nobody bound makes another function of them."""
+    ours = tuple(f"{part}." for part in ("model", *SLOTS))
+    before = {key: value for key, value in run_folder.operative(folder).items() if key.startswith(ours)}
+    if changes := changed(before, config.whole()):
+        raise RunError(
+            f"since the run in {folder} was trained, defaults of its model have changed: {'; '.join(changes)}. Use the"
+            f" version that trained it, or bind what it had in {folder / 'config.gin'}"
+        )
 
 
 def _checkpoint(folder: Path, step: int | None) -> tuple[checkpoint.Checkpoint, list[str]]:

@@ -6,10 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from zoo.gin_values import changed
 from zoo.stats import Paired, Spread, detectable, holm, paired, spread
-from zoo.store import Result, best_factor
+from zoo.store import NOTHING_KNOWN, Known, Result, best_factor, newest
+from zoo.suite import Spent
 
 LEVEL = 0.05
+OWN = ("train.seed", "train.lr")  # what tells the runs of one arm apart; the rate only by its factor
 Split = Literal["test", "validation"]
 
 
@@ -18,10 +21,32 @@ class ArmResults(NamedTuple):
 
     id: str
     runs: tuple[Result, ...]  # by seed
+    tried: tuple[Result, ...]  # at every learning rate
+    baselines: Mapping[str, str]  # of a method: how matched → the arm
 
     @property
     def first(self) -> Result:
         return self.runs[0]
+
+    @property
+    def place(self) -> str:
+        """The plain model that it changes: what has the same one can be compared."""
+        return self.baselines.get("none", "")
+
+    @property
+    def spent(self) -> Spent:
+        """What it costs, unless it diverges."""
+        return Spent(self.first.parameters, self.first.flops, max(run.tokens for run in self.runs))
+
+    @property
+    def factors(self) -> set[float]:
+        """The learning rates that it was given the choice of."""
+        return {run.lr_factor for run in self.tried if run.seed == self.tried[0].seed}
+
+    def at(self, factors: set[float]) -> ArmResults:
+        """The arm, had it been given the choice of these alone."""
+        factor = best_factor([run for run in self.tried if run.lr_factor in factors])
+        return self._replace(runs=tuple(run for run in self.tried if run.lr_factor == factor))
 
     @property
     def diverged(self) -> int:
@@ -52,6 +77,7 @@ class Comparison(NamedTuple):
     baseline: ArmResults
     match: str
     suite: str  # that the method was judged in
+    plain: ArmResults | None  # the model that the method changes
     difference: Paired
     p_holm: float
     detectable: float  # the smallest true difference that these seeds would have shown four times of five
@@ -63,59 +89,92 @@ class Comparison(NamedTuple):
         return self.method.first.name
 
     @property
+    def family(self) -> tuple[str, str, str, str]:
+        """What is asked together: a suite's methods, in one host, of one size and training, against one kind of match."""
+        return self.suite, self.method.first.host, self.method.place, self.match
+
+    @property
     def split(self) -> Split:
         return common_split(self.method, self.baseline)
 
+    @property
+    def off_by(self) -> float:
+        """How far the baseline is from what it was matched in, relative."""
+        return self.baseline.spent.off_by(self.method.spent, self.match)
 
-def arms(results: Sequence[Result]) -> dict[str, ArmResults]:
+    def means(self) -> tuple[float, float]:
+        """The losses of method and baseline, over the seeds that both have."""
+        ours, theirs = self.method.losses(self.split), self.baseline.losses(self.split)
+        seeds = ours.keys() & theirs.keys()
+        return spread([ours[seed] for seed in seeds]).mean, spread([theirs[seed] for seed in seeds]).mean
+
+
+def arms(results: Sequence[Result], known: Known = NOTHING_KNOWN) -> dict[str, ArmResults]:
     """Results by arm."""
     by_arm: dict[str, list[Result]] = {}
     for result in results:
         by_arm.setdefault(result.arm, []).append(result)
     chosen = {}
-    for arm, runs in by_arm.items():
-        factor = best_factor(runs)
-        kept = {run.seed: run for run in runs if run.lr_factor == factor}
-        chosen[arm] = ArmResults(arm, tuple(kept[seed] for seed in sorted(kept)))
+    for id, runs in by_arm.items():
+        kept = {(run.seed, run.lr_factor): run for run in current(runs)}
+        tried = tuple(kept[which] for which in sorted(kept))
+        baselines = {kind: arm for run in tried for kind, arm in run.baselines.items()}
+        arm = ArmResults(id, tried, tried, baselines | dict(known.baselines.get(id, {})))
+        chosen[id] = arm.at(arm.factors)
     return chosen
 
 
-def compare(results: Sequence[Result], suites: Mapping[str, str] | None = None) -> list[Comparison]:
-    """Every method against each of its baselines.
+def current(runs: Sequence[Result]) -> list[Result]:
+    """Those that are like the newest: defaults or a corpus may have changed since the others."""
 
-    p-values are corrected over the methods of a suite (`suites`: method → suite), a host and a kind of match.
-    """
-    found = arms(results)
-    pairs = []
+    def same(run: Result) -> dict[str, str]:
+        return {"corpus": run.corpus} | {key: value for key, value in run.settings.items() if key not in OWN}
+
+    last = same(newest(runs))
+    return [run for run in runs if not changed(same(run), last)]
+
+
+def fair(one: ArmResults, other: ArmResults) -> tuple[ArmResults, ArmResults] | None:
+    """Both at the best of the learning rates that both were given, if there is any and they read the same text."""
+    common = one.factors & other.factors
+    return (one.at(common), other.at(common)) if common and one.first.corpus == other.first.corpus else None
+
+
+def compare(results: Sequence[Result], known: Known = NOTHING_KNOWN) -> list[Comparison]:
+    """Every method against each of its baselines. p-values are corrected over a family."""
+    found = arms(results, known)
+    tested = any(result.test_loss is not None for result in results)
+    asked = []
     for method in found.values():
         if method.first.match != "method":
             continue
-        plain = method.first.baselines.get("none")
-        for match, id in method.first.baselines.items():
-            if id in found and (match == "none" or id != plain):  # the plain block may be matched already: asked once
-                pairs.append((method, found[id], match))
-    differences = [difference(method, baseline) for method, baseline, _ in pairs]
-    of = [(suites or {}).get(method.first.name, "") for method, _, _ in pairs]
-    corrected, shown = [math.nan] * len(pairs), [math.nan] * len(pairs)
-    families: dict[tuple[str, str, str], list[int]] = {}
-    for i, (method, _, match) in enumerate(pairs):
-        families.setdefault((of[i], method.first.host, match), []).append(i)
+        for match, id in method.baselines.items():
+            matched_already = match != "none" and id == method.place  # the plain block: asked once
+            if id in found and not matched_already and (pair := fair(method, found[id])):
+                asked.append(
+                    _uncorrected(*pair, match, known.suites.get(method.id, ""), found.get(method.place), tested)
+                )
+    families: dict[tuple[str, ...], list[int]] = {}
+    for i, each in enumerate(asked):
+        families.setdefault(each.family, []).append(i)
     for members in families.values():
-        for i, p in zip(members, holm([differences[i].p for i in members]), strict=True):
-            corrected[i] = p
-        asked = sum(differences[i].n > 1 for i in members)
-        for i in members:
-            shown[i] = detectable(differences[i].n, differences[i].deviation, asked)
-    tested = any(result.test_loss is not None for result in results)
-    return [
-        Comparison(
-            method, baseline, match, suite, d, p, least, verdict(method, baseline, d, p),
-            tested and common_split(method, baseline) != "test",
-        )
-        for (method, baseline, match), suite, d, p, least in zip(
-            pairs, of, differences, corrected, shown, strict=True
-        )
-    ]  # fmt: skip
+        questions = sum(asked[i].difference.n > 1 for i in members)
+        for i, p in zip(members, holm([asked[i].difference.p for i in members]), strict=True):
+            one = asked[i]
+            least = detectable(one.difference.n, one.difference.deviation, questions)
+            told = verdict(one.method, one.baseline, one.difference, p)
+            asked[i] = one._replace(p_holm=p, detectable=least, verdict=told)
+    return asked
+
+
+def _uncorrected(
+    method: ArmResults, baseline: ArmResults, match: str, suite: str, plain: ArmResults | None, tested: bool
+) -> Comparison:
+    provisional = tested and common_split(method, baseline) != "test"
+    unknown = (math.nan, math.nan, "")
+    return Comparison(
+        method, baseline, match, suite, plain, difference(method, baseline), *unknown, provisional
+    )  # fmt: skip
 
 
 def difference(method: ArmResults, baseline: ArmResults) -> Paired:
@@ -158,13 +217,13 @@ class Twins(NamedTuple):
     difference: Paired
 
 
-def twins(results: Sequence[Result], same: Sequence[tuple[str, str]]) -> list[Twins]:
-    found = [arm for arm in arms(results).values() if arm.first.match == "method"]
+def twins(results: Sequence[Result], known: Known) -> list[Twins]:
+    found = [arm for arm in arms(results, known).values() if arm.first.match == "method"]
     pairs = []
-    for one, other in same:
+    for one, other in known.twins:
         for a in found:
             for b in found:
-                alike = (a.first.name, b.first.name, a.first.host) == (one, other, b.first.host)
-                if alike and a.first.baselines == b.first.baselines:
-                    pairs.append(Twins(one, other, a.first.host, difference(a, b)))
+                alike = (a.first.name, b.first.name) == (one, other) and a.place == b.place
+                if alike and a.first.host == b.first.host and (pair := fair(a, b)):
+                    pairs.append(Twins(one, other, a.first.host, difference(*pair)))
     return pairs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
+import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prepare_process()
     try:
         return _bench(options)
-    except ZooError as error:
+    except (ZooError, OSError) as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -77,22 +77,27 @@ def _bench(options: argparse.Namespace) -> int:
     if options.plan:
         _plan(arms, suite, options)
         return 0
-    judged = {arm.name for arm in arms if arm.match == "method"}
-    remember(options.store, Path(options.suite).stem if options.suite else "", judged, suite.twins)
-    bench.run(arms, suite, options.store, options.jobs, _say)
-    ids = {arm.id for arm in arms}
-    results = [result for result in Store(options.store).read().values() if result.arm in ids]
-    found = report.Report.of(results, known([options.store]))
-    report.write(found, options.store)
-    report.show(found.tables())
-    print(f"report   {options.store / 'report.html'}\nlook     tensorboard --logdir {options.store / 'tensorboard'}")
-    return 0
+    judged = {arm.id: arm.baselines for arm in arms if arm.match == "method"}
+    store = Store(options.store)
+    with store.held():
+        remember(store.folder, Path(options.suite).stem if options.suite else "", judged, suite.twins)
+        failures = bench.run(arms, suite, store, options.jobs, _say)
+        results = list(store.read().values())
+        if results:
+            found = report.Report.of(results, known([store.folder]))
+            report.write(found, store.folder)
+            report.show(found.only({arm.id for arm in arms}).tables())
+            report.tell(store.folder)
+    for failure in failures:
+        print(f"{PROGRAM}: {failure}", file=sys.stderr)
+    return 1 if failures else 0
 
 
 def chosen(options: argparse.Namespace) -> tuple[list[Arm], Suite]:
     """The arms that the options ask for, each once, and the suite they belong to."""
     from zoo import config
     from zoo.arms import arms_of
+    from zoo.errors import ConfigError, ZooError
 
     files = [*([suite_file(options.suite)] if options.suite else []), *options.gin]
     bindings = list(options.set)
@@ -103,48 +108,76 @@ def chosen(options: argparse.Namespace) -> tuple[list[Arm], Suite]:
     loaded = config.load(files, bindings)
     suite: Suite = loaded.build("suite")
     names = tuple(options.methods.split(",")) if options.methods else suite.methods
-    hosts = suite.hosts if options.suite else (None,)
+    named = options.suite or "suite.hosts" in loaded.values
+    if named and "model.parallel" in loaded.values:
+        raise ConfigError("a suite says where its methods stand: bind suite.hosts in place of model.parallel")
     found: dict[str, Arm] = {}
-    for host in hosts:
+    for host in suite.hosts if named else (None,):
         for name in names or ("",):
             method = [part for part in name.split("+") if part]
-            for arm in arms_of([*files, *method], bindings, suite, host):
+            try:
+                arms = arms_of([*files, *method], bindings, suite, host)
+            except ZooError as error:
+                if not name:
+                    raise
+                raise ZooError(f"{name}: {error}") from error
+            for arm in arms:
                 found.setdefault(arm.id, arm)
+    if not found:
+        raise ZooError("there is nothing to run: name a method, or a baseline in suite.baselines")
     return list(found.values()), suite
 
 
 def suite_file(name: str) -> str:
     from zoo import config
 
-    return name if Path(name).exists() else str(config.find(f"suites/{name}"))
+    return name if Path(name).is_file() else str(config.find(f"suites/{name}"))
 
 
 def _plan(arms: Sequence[Arm], suite: Suite, options: argparse.Namespace) -> None:
     from zoo import bench
-    from zoo.arms import Job
     from zoo.report import Table, show
     from zoo.store import Store
 
-    kept, by_id = Store(options.store).read().values(), {arm.id: arm for arm in arms}
-    mine = [(r, Job(by_id[r.arm], r.seed, r.lr_factor)) for r in kept if r.arm in by_id]
-    have = {(r.arm, r.seed) for r, job in mine if not bench.outdated(r, job)}
-    threads = max(1, (os.cpu_count() or 1) // options.jobs)
+    kept, by_id = Store(options.store).read(), {arm.id: arm for arm in arms}
     plain = min(arms, key=lambda arm: arm.flops)
-    a_step = bench.seconds_a_step(plain, threads) / plain.flops  # seconds for each FLOP of a token
+    pace = bench.pace(plain, bench.threads(options.jobs))
     rows, total = [], 0.0
     for arm in arms:
-        runs = suite.seeds + len(suite.lrs) - 1
-        missing = max(0, runs - sum((arm.id, seed) in have for seed in range(1, suite.seeds + 1)))
-        seconds = missing * arm.steps * a_step * arm.flops
-        total += seconds
-        off = "–" if arm.match in ("method", "none") else f"{arm.off_by:+.3%}"
+        missing = bench.missing(arm, suite, kept)
+        took = [result.seconds for result in kept.values() if result.arm == arm.id and result.status == "finished"]
+        each = statistics.median(took) if took else pace.start + arm.steps * pace.step * arm.flops / plain.flops
+        total += missing * each
+        off = [
+            f"{kind} {by_id[id].spent.off_by(arm.spent, kind):+.3%}"
+            for kind, id in arm.baselines.items()
+            if kind != "none"
+        ]
         rows.append(
-            (arm.name, arm.match, arm.host, f"{arm.parameters:,}", off, f"{arm.flops:.3g}", str(arm.steps), str(runs))
-            + (str(missing), f"{seconds / 60:.0f} min")
+            (arm.name, arm.match, arm.host, f"{arm.parameters:,}", f"{arm.flops:.3g}", str(arm.steps))
+            + (
+                str(suite.seeds + len(suite.lrs) - 1),
+                str(missing),
+                f"{missing * each / 60:.1f} min",
+                ", ".join(off) or "–",
+            )
         )
-    head = ("arm", "match", "host", "parameters", "off by", "FLOPs a token", "steps", "runs", "to run", "time")
+    head = (
+        "arm",
+        "match",
+        "host",
+        "parameters",
+        "FLOPs a token",
+        "steps",
+        "runs",
+        "to run",
+        "time",
+        "matches are off by",
+    )
     show([Table("Plan", head, tuple(rows))])
-    print(f"about {total / options.jobs / 3600:.1f} hours with {options.jobs} at a time, validation apart")
+    print(
+        f"about {total / options.jobs / 3600:.1f} hours with {options.jobs} at a time, by what such runs took or would take"
+    )
 
 
 def _say(text: str) -> None:

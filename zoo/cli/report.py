@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     try:
         return _report(options)
-    except ZooError as error:
+    except (ZooError, OSError) as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 2
 
@@ -45,17 +45,15 @@ def _report(options: argparse.Namespace) -> int:
     found = report.Report.of(merged(folders), known(folders))
     first = folders[0] if folders[0].is_dir() else folders[0].parent
     into = options.into or first
-    report.write(found, into)
-    tables = found.tables()
     if options.against:
-        tables.append(report.changes(found, report.Report.of(merged([options.against]), known([options.against]))))
-        write_atomically(into / "report.md", report.markdown(found) + "\n" + tables[-1].markdown())
+        found = found.against(report.Report.of(merged([options.against]), known([options.against])))
+    report.write(found, into)
     if options.results:
         from zoo.claims import results_page
 
         write_atomically(options.results, results_page(found))
-    report.show(tables)
-    print(f"report   {into / 'report.html'}\nlook     tensorboard --logdir {into / 'tensorboard'}")
+    report.show(found.tables())
+    report.tell(into)
     return 0
 
 
