@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import signal
@@ -15,6 +16,9 @@ import torch
 import torch.distributed as dist
 import training
 
+from zoo import records
+
+ROW = records.Records.row
 RANK = int(os.environ["RANK"])
 SETTINGS = {"steps": 9, "validate_every": 4}
 
@@ -37,6 +41,19 @@ def train(base: Path, name: str, before: Callable[[int], None] = training.nothin
     weights = training.digest(dict(made.built[-1].state_dict())) if len(made.built) == 3 else ""
     told = {name: getattr(summary, name) for name in ("status", "steps", "signal", "skipped_steps", "blew_up")}
     return {**told, "random": random, "weights": weights}
+
+
+def filling(batch: int) -> Callable[[int], None]:
+    """From this batch on the disk of the first rank, which alone writes, is full."""
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def before(number: int) -> None:
+        if RANK == 0 and number == batch:
+            records.Records.row = full  # type: ignore[method-assign]
+
+    return before
 
 
 def spoiling(base: Path) -> dict[str, Any]:
@@ -67,6 +84,12 @@ def main(base: Path) -> None:
         train(base, "whole", lr=1.0)
     except Exception as error:  # the first rank's sentence, on both
         found["refused"] = f"{type(error).__name__}: {error}"
+    for name, batch in (("full", 3), ("full at last", 9)):
+        try:
+            train(base, name, filling(batch))
+        except Exception as error:
+            found[name] = f"{type(error).__name__}: {error}"
+        records.Records.row = ROW
     everyone: list[Any] = [None, None]
     dist.all_gather_object(everyone, found)
     if RANK == 0:

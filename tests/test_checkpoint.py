@@ -157,7 +157,7 @@ def test_a_full_disk_at_the_last_moment_too(tmp_path: Path, monkeypatch: pytest.
 def test_a_folder_that_cannot_be_is_told_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CheckpointError, match=r"cannot be written to .*file/checkpoints"):
-        checkpoint.probe(tmp_path / "file" / "checkpoints", 100)
+        checkpoint.probe(tmp_path / "file" / "checkpoints", 100, 2)
 
 
 def test_a_folder_without_permission_is_told_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,20 +166,25 @@ def test_a_folder_without_permission_is_told_at_the_start(tmp_path: Path, monkey
 
     monkeypatch.setattr(Path, "write_bytes", denied)
     with pytest.raises(CheckpointError, match="cannot be written to .*Permission denied"):
-        checkpoint.probe(tmp_path, 100)
+        checkpoint.probe(tmp_path, 100, 2)
 
 
 def test_too_little_space_is_told_at_the_start(tmp_path: Path) -> None:
     free = shutil.disk_usage(tmp_path).free
-    checkpoint.probe(tmp_path, 1000)
-    with pytest.raises(CheckpointError, match="MB free, and a run keeps up to three checkpoints of"):
-        checkpoint.probe(tmp_path, free // 2)
+    checkpoint.probe(tmp_path, 1000, 2)
+    with pytest.raises(CheckpointError, match="MB free, and this run needs room for 3 more checkpoints of"):
+        checkpoint.probe(tmp_path, free // 2, 2)
+    with pytest.raises(CheckpointError, match="for 11 more"):
+        checkpoint.probe(tmp_path, free // 8, 10)
     assert names(tmp_path) == []
+    for step in (1, 2):
+        checkpoint.save(tmp_path, step, state(step))
+    checkpoint.probe(tmp_path, free // 2, 2)  # with two there, one more is enough
 
 
 def test_left_overs_of_a_killed_writer_are_cleared(tmp_path: Path) -> None:
     (tmp_path / "step_00000003.pt.tmp").write_bytes(b"half")
-    checkpoint.probe(tmp_path, 100)
+    checkpoint.probe(tmp_path, 100, 2)
     assert names(tmp_path) == []
 
 

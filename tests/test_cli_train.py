@@ -86,6 +86,8 @@ def test_version_names_core_and_plugins(capsys: pytest.CaptureFixture[str]) -> N
         (["--steps=3"], "there is no --steps=3"),
         (["v1_m3"], "write --gin v1_m3"),
         (["train.steps=3"], "train.steps=3 belongs behind a flag: --set train.steps=3"),
+        (["train.steps = 3"], "--set 'train.steps = 3'"),
+        ([""], "one of the words is empty"),
         (["--run"], "expected one argument"),
     ],
 )
@@ -105,6 +107,8 @@ def test_a_wrong_flag_gets_a_suggestion(given: list[str], told: str, capsys: pyt
         (["--set", "train.steps=0"], "train.steps = 0 must be at least 1"),
         (["--set", "train.precision='half'"], "precision"),
         (["--set", "data.corpus='/no/such/corpus'"], "/no/such/corpus"),
+        (["--set", "data.corpus=/no/such/corpus"], "strings need quotes"),
+        (["--set", "train.seed=99999999999999999999"], "train.seed = 99999999999999999999 must be below"),
     ],
 )
 def test_a_mistake_is_a_sentence_and_no_traceback(

@@ -16,6 +16,7 @@ import wrong_methods as wrong
 from zoo import plugins
 from zoo.cli import plugins as cli
 from zoo.errors import PluginError, ZooError
+from zoo.extension import Layer, Residual
 from zoo.testing import NotConforming, check, conformance, properties
 from zoo.testing.case import Broken, Case, smallest
 from zoo.testing.report import lines
@@ -171,6 +172,24 @@ def test_a_method_that_cannot_be_built_is_not_looked_at_further() -> None:
     assert "no such luck" in check(build, "residual", only=["causal"])["causal"].told
 
 
+def test_a_method_that_fails_in_its_pass_is_reported_whole() -> None:
+    report = check(wrong.WrongShape)
+    assert [result.property for result in report.results] == [*properties()]
+    assert report["cost"].status == "failed" and "it fails with" in report["cost"].told
+    assert report.cost is None and lines(report) and not report.ok
+
+
+def test_a_method_may_call_itself_by_keyword() -> None:
+    class ByKeyword(Residual):
+        def __init__(self, layer: Layer) -> None:
+            super().__init__()
+
+        def write(self, site: str, stream: torch.Tensor, branch: torch.Tensor, history: object) -> torch.Tensor:
+            return self.read(site, stream, history=history) + branch
+
+    assert check(ByKeyword, only=["pure", "layout"]).ok
+
+
 def test_settings_are_handed_over() -> None:
     assert check("wr_8_2", settings={"n": 2}, only=["builds", "cached"]).ok
     assert "unexpected keyword" in check("wr_8_2", settings={"m": 2}, only=["builds"])["builds"].told
@@ -253,6 +272,17 @@ def test_matrix(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["matrix"]) == 0
     out = capsys.readouterr().out
     assert "works" in out and "refused (1)" in out and "stands in place of attention" in out
+
+
+def test_a_strangers_method_is_left_out_of_the_matrix(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = plugins.Found("temporal_mixing", "choosy", "wrong_methods:NeedsASetting", "a-method", "1.0")
+    every = [*plugins.find(), found]
+    monkeypatch.setattr(plugins, "find", lambda: every)
+    assert cli.main(["matrix"]) == 0
+    out = capsys.readouterr().out
+    assert "works" in out and "left out: choosy of a-method 1.0 cannot be built: TypeError" in out
 
 
 # --- in pytest

@@ -391,6 +391,15 @@ def test_a_method_of_another_version(copy: Path) -> None:
         open_run(copy)
 
 
+def test_a_model_whose_defaults_have_changed(copy: Path) -> None:
+    used = copy / "operative.gin"
+    used.write_text(used.read_text().replace("model.norm_eps = 1e-05", "model.norm_eps = 0.1"))
+    with pytest.raises(RunError, match=r"model\.norm_eps was 0\.1 and is 1e-05\. Use the version"):
+        open_run(copy)
+    (copy / "config.gin").write_text((copy / "config.gin").read_text() + "model.norm_eps = 0.1\n")
+    assert open_run(copy).config.get("model.norm_eps") == 0.1
+
+
 def test_a_method_that_cannot_is_refused_by_its_id(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run.check_cache()
     monkeypatch.setattr(type(run.model.layers[0].temporal_mixing), "decodes", False)
@@ -414,6 +423,7 @@ def test_ctrl_c_ends_a_stream(run: Run, folder: Path, tmp_path: Path) -> None:
     file = endless / "config.gin"
     lines = [line for line in file.read_text().splitlines() if "score_mixing" not in line]  # no limit of positions
     file.write_text("\n".join(lines) + "\n")
+    (endless / "operative.gin").unlink()
     weights = {name: weight for name, weight in run.model.state_dict().items() if "score_mixing" not in name}
     weights["embed.weight"] = torch.zeros_like(weights["embed.weight"])  # every token as likely as any other
     checkpoint.save(endless / "checkpoints", 1, {"model": weights})

@@ -159,8 +159,9 @@ def test_scopes_are_refused(text: str) -> None:
     [
         ("model.depth = 1\nmodel.width 3\n", "a.gin:2: cannot be parsed: Couldn't parse statement, expected"),
         ("model.depth = 1\nmodel.width 3\n", "\n    model.width 3"),
-        ("model.depth =\n", "a.gin:1: cannot be parsed: Unable to parse value\n    model.depth ="),
+        ("model.depth =\n", "a.gin:1: the value cannot be parsed: strings need quotes"),
         ("model.depth = 1 2\n", "a.gin:1: cannot be parsed: Expected newline"),
+        ("data.corpus = /a/b\n", "methods an @, macros a %\n    data.corpus = /a/b"),
         ("data.corpus = sotu\n", "a.gin:1: 'sotu' is not a value: strings need quotes, methods an @, macros a %"),
         ("\nmodel.names = ['a',\n", "a.gin:2: cannot be parsed"),
         ("model.names = ['a'\nmodel.depth = 1", "a.gin:2:"),

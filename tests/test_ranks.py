@@ -85,6 +85,15 @@ def test_what_the_first_rank_refuses_every_rank_refuses(ran: tuple[Path, Any]) -
         assert rank["refused"].startswith("RunError: the run in") and "+ train.lr = 1.0" in rank["refused"]
 
 
+def test_a_full_disk_ends_all_ranks_with_the_same_sentence(ran: tuple[Path, Any]) -> None:
+    """Also when it is found out after the last step."""
+    _, found = ran
+    for name, step in (("full", 5), ("full at last", 9)):
+        first, second = (rank[name] for rank in found)
+        assert first.startswith("RunError") and f"stopped after step {step}: No space left on device" in first
+        assert f"stopped after step {step}" in second
+
+
 def test_rows_are_written_once(ran: tuple[Path, Any]) -> None:
     base, _ = ran
     assert [row["step"] for row in records.read(base / "whole", "train")] == [2, 4, 6, 8, 9]

@@ -351,6 +351,19 @@ def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
     assert times == {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.name != "run.lock"}
 
 
+def test_a_checkpoint_that_does_not_fit_is_told_with_what_changed(begun: Path, tmp_path: Path) -> None:
+    versions = json.loads((begun / "versions.json").read_text())
+    versions["packages"]["torch"] = "1.0"
+    (begun / "versions.json").write_text(json.dumps(versions))
+
+    def wider(vocab_size: int, max_length: int, seed: int) -> training.Model:
+        return training.Model(vocab_size, max_length, seed, width=16)
+
+    with pytest.raises(RunError, match=r"(?s)does not fit.*size mismatch.*packages torch changed from 1\.0") as told:
+        go(dataclasses.replace(config(tmp_path), model=wider), begun)
+    assert "Go on with the versions that began it" in str(told.value)
+
+
 def test_other_versions_are_told_and_written_down(
     tmp_path: Path, begun: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

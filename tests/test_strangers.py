@@ -124,6 +124,7 @@ def _load(site: Site, declaration: str, where: str = "pack/m.py") -> plugins.Loa
 
 
 @pytest.mark.parametrize("where", ["pack/m.py", "pack/__init__.py"])
+@pytest.mark.parametrize("declaration", ["ZOO_API", "ZOO_API: object"])
 @pytest.mark.parametrize(
     ("version", "told"),
     [
@@ -135,14 +136,14 @@ def _load(site: Site, declaration: str, where: str = "pack/m.py") -> plugins.Loa
     ],
 )
 def test_another_interface_is_told(
-    site: Site, version: object, told: str, where: str, monkeypatch: pytest.MonkeyPatch
+    site: Site, version: object, told: str, declaration: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api, "API_VERSION", (1, 0))
-    loaded = _load(site, f"ZOO_API = {version!r}\nimport zoo.no_longer_there", where)
+    loaded = _load(site, f"{declaration} = {version!r}\nimport zoo.no_longer_there", where)
     assert loaded.factory is None and loaded.error and told in loaded.error
 
 
-@pytest.mark.parametrize("declaration", ["", f"ZOO_API = {zoo.API_VERSION}", "ZOO_API = (1, 0)"])
+@pytest.mark.parametrize("declaration", ["", f"ZOO_API = {zoo.API_VERSION}", "ZOO_API: tuple[int, int] = (1, 0)"])
 def test_this_interface_or_none_is_fine(site: Site, declaration: str) -> None:
     assert _load(site, declaration).error is None
 

@@ -440,3 +440,8 @@ class TakesSlotsForEmpty(ScoreMixing):
     def forward(self, q: Tensor, k: Tensor, inputs: AttentionInputs, history: History, state: State | None) -> Scores:
         assert type(history.current.block.temporal_mixing) is TemporalMixing, "somebody else is here"
         return super().forward(q, k, inputs, history, state)
+
+
+class NeedsASetting(Mixing):
+    def __init__(self, layer: Layer, factor: float) -> None:
+        super().__init__(layer)

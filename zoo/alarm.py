@@ -56,6 +56,6 @@ def _hidden(model: LanguageModel, tokens: Tensor) -> Tensor:
     """The same random numbers each time, for a method that draws some."""
     import torch
 
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[tokens.device] if tokens.is_cuda else []):
         torch.manual_seed(0)
         return model.hidden(tokens)

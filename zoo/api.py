@@ -36,10 +36,15 @@ def _declared(file: Path) -> object:
     except (OSError, ValueError, SyntaxError):  # importing it will tell
         return None
     for statement in statements:
-        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        if isinstance(statement, ast.Assign):
+            targets, value = statement.targets, statement.value
+        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            targets, value = [statement.target], statement.value
+        else:
+            continue
         if any(isinstance(target, ast.Name) and target.id == DECLARATION for target in targets):
             try:
-                return ast.literal_eval(statement.value)  # type: ignore[attr-defined]
+                return ast.literal_eval(value)
             except ValueError:
                 return "something computed"
     return None

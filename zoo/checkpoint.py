@@ -123,8 +123,8 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
     return loaded
 
 
-def probe(folder: Path, size: int) -> None:
-    """Say now, rather than after an hour, that checkpoints of `size` bytes cannot be kept in this folder."""
+def probe(folder: Path, size: int, keep: int) -> None:
+    """Say now, rather than after an hour, that `keep` checkpoints of `size` bytes and a next one have no room here."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for left_over in folder.glob(f"*{TEMPORARY}"):  # of a process that was killed while it wrote
@@ -138,8 +138,9 @@ def probe(folder: Path, size: int) -> None:
         free = shutil.disk_usage(folder).free
     except OSError as error:
         raise CheckpointError(f"checkpoints cannot be written to {folder}: {error.strerror or error}") from error
-    if free < 3 * size:
+    more = max(1, keep + 1 - len(listed(folder)))
+    if free < more * size:
         raise CheckpointError(
-            f"{folder} has {free / 1e6:,.0f} MB free, and a run keeps up to three checkpoints of {size / 1e6:,.0f} MB"
-            " at a time; free some space or choose another folder with --run"
+            f"{folder} has {free / 1e6:,.0f} MB free, and this run needs room for {more} more checkpoints of"
+            f" {size / 1e6:,.0f} MB; free some space, keep fewer (train.keep_checkpoints) or choose another folder with --run"
         )

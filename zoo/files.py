@@ -10,10 +10,15 @@ TEMPORARY = ".tmp"
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace a text file as a whole, or leave it as it was."""
+    replace_file(path, text.encode())
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """… whatever is in it."""
     temporary = path.with_name(path.name + TEMPORARY)
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with temporary.open("wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

@@ -16,12 +16,13 @@ import errno
 import fcntl
 import hashlib
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import RunError
-from zoo.files import write_atomically
+from zoo.files import replace_file, write_atomically
 from zoo.gin_values import changed
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ def opened(folder: Path, config: Config) -> Iterator[None]:
             raise RunError(
                 f"another process is working in {folder}; wait for it, or name another folder with --run"
             ) from error
+        except OSError as error:
+            raise RunError(
+                f"{folder} cannot be locked: {error.strerror}; name a folder elsewhere with --run"
+            ) from error
         check_config(folder, config.text)
         check_defaults(folder, config)
         try:
@@ -80,15 +85,16 @@ def check_config(folder: Path, text: str) -> None:
         f"  {line[0]} {line[1:]}" for line in lines if not line.startswith(("---", "+++", "@@")) and line[1:].strip()
     ]
     if changes:
+        own = shlex.join(["zoo-train", "--gin", str(file), "--run", str(folder)])
         raise RunError(
             f"the run in {folder} has another configuration (-: that run, +: this command):\n" + "\n".join(changes) +
-            f"\nContinue it with its own (zoo-train --gin {file} --run {folder}), or name another folder with --run"
+            f"\nContinue it with its own ({own}), or name another folder with --run"
         )  # fmt: skip
 
 
 def check_defaults(folder: Path, config: Config) -> None:
     """Refuse to go on where a default that nobody bound has changed since: it would be neither the one run nor the other."""
-    if changes := changed(operative(folder), config.whole()):
+    if begun(folder) and (changes := changed(operative(folder), config.whole())):
         raise RunError(
             f"since the run in {folder} began, defaults have changed:\n" +
             "".join(f"  {change}\n" for change in changes) +
@@ -150,26 +156,26 @@ def describe(folder: Path, config: Config, made_with: dict[str, Any], tokenizer:
     """Write what is needed to run it again; of a run that goes on, say what changed around it since."""
     if not begun(folder):
         _write_raw(folder / "raw", config)
-        (folder / "tokenizer.model").write_bytes(tokenizer.read_bytes())
+        replace_file(folder / "tokenizer.model", tokenizer.read_bytes())
         write_atomically(folder / "operative.gin", config.operative())
         write_atomically(folder / "versions.json", json.dumps(made_with, indent=2) + "\n")
         write_atomically(folder / "config.gin", config.text)
         return []
     kept = versions(folder)
-    changed = _changed(kept, made_with)
+    changed = differences(kept, made_with)
     if changed:
         kept["later"] = [*kept.get("later", []), made_with]
         write_atomically(folder / "versions.json", json.dumps(kept, indent=2) + "\n")
     return changed
 
 
-def _changed(before: dict[str, Any], now: dict[str, Any], path: str = "") -> list[str]:
+def differences(before: dict[str, Any], now: dict[str, Any], path: str = "") -> list[str]:
     """The leaves that differ between two nested records."""
     changes = []
     for key in now.keys() & before.keys() - {"started", "later"}:
         old, new = before[key], now[key]
         if isinstance(old, dict) and isinstance(new, dict):
-            changes += _changed(old, new, f"{path}{key} ")
+            changes += differences(old, new, f"{path}{key} ")
         elif old != new:
             changes.append(f"since this run began, {path}{key} changed from {old} to {new}")
     return sorted(changes)

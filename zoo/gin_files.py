@@ -199,6 +199,8 @@ def _explain(error: BaseException, start: int) -> tuple[int, str]:
         if "Failed to parse token" in message:
             token = message.rpartition("Failed to parse token")[2].strip()
             return line, f"{token} is not a value: strings need quotes, methods an @, macros a %"
+        if "Unable to parse value" in message:
+            return line, "the value cannot be parsed: strings need quotes, methods an @, macros a %"
         return line, f"cannot be parsed: {message.rstrip('.')}"
     return start, f"cannot be parsed: {type(error).__name__}: {error}"
 

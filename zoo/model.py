@@ -126,12 +126,10 @@ class LanguageModel(CausalLM):
     def extensions(self) -> Iterator[Extension]:
         return (module for module in self.modules() if isinstance(module, Extension))
 
-    def part(self, slot: str) -> Extension:
-        """The first layer's extension in a slot."""
-        block: Any = self.layers[0]
-        found = block.attention.score_mixing if slot == "score_mixing" else getattr(block, slot)
-        assert isinstance(found, Extension)
-        return found
+    def parts(self, slot: str) -> list[Extension]:
+        """Every layer's extension in a slot."""
+        blocks: Any = self.layers
+        return [block.attention.score_mixing if slot == "score_mixing" else getattr(block, slot) for block in blocks]
 
     def num_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())

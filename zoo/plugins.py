@@ -168,6 +168,24 @@ class Registry:
         who = " and ".join(f"{f.name} of {f.source} ({f.value})" for f in claims)
         return f"the id {id} is claimed more than once: {who}; an id must be unique, uninstall all but one"
 
+    def named(self, name: str, slot: str | None = None) -> Loaded:
+        """The method that a user names: ID, in whatever slot it is, or SLOT.ID."""
+        qualifier, _, id = name.rpartition(".")
+        claims = self.claims(id)
+        if not slot and not qualifier and not claims:
+            raise PluginError(f"there is no method {id}{nearest(id, self.ids())}; zoo-plugins lists those installed")
+        return self.get(slot or qualifier or claims[0].slot, id)
+
+    def usable(self) -> tuple[list[Loaded], list[str]]:
+        """Every method, and a line for each that cannot be used."""
+        loaded, broken = [], []
+        for found in self.found:
+            try:
+                loaded.append(self.get(found.slot, found.id))
+            except PluginError as error:
+                broken.append(str(error).splitlines()[0])
+        return loaded, list(dict.fromkeys(broken))
+
     def get(self, slot: str, id: str) -> Loaded:
         """The method, imported; a PluginError if it is unknown, claimed twice or broken."""
         claims = self.claims(id)

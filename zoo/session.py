@@ -67,7 +67,8 @@ class Session:
     bar: Quiet = field(default_factory=Quiet)
     records: Records | None = None  # the first rank's
     agreed: int = 0  # the signal that every rank knows of
-    failure: OSError | None = None  # while writing records
+    failure: OSError | None = None  # the first rank's, while writing records
+    agreed_failure: OSError | None = None  # … that every rank knows of
     window_seconds: float = 0.0  # of training since the last log
     window_tokens: int = 0
     began: float = field(default_factory=time.perf_counter)  # on this process's clock, as if there had been no break
@@ -80,6 +81,11 @@ class Session:
     def signal(self) -> int:
         """The signal to stop for, or 0. Several ranks agree on it once a step, so that all stop at the same one."""
         return self.stop.signal if self.ranks.size == 1 else self.agreed
+
+    @property
+    def broken(self) -> OSError | None:
+        """The failure to end for. Several ranks agree on it as on a signal."""
+        return self.failure if self.ranks.size == 1 else self.agreed_failure
 
     def batches(self) -> list[tuple[Tensor, Tensor]]:
         """The inputs and targets (B, T) of one step, a pair for each accumulation."""
@@ -97,7 +103,7 @@ class Session:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[Records | None]:
-        """The records, on the first rank; that they cannot be written ends the run at the next step, on all ranks."""
+        """The records, on the first rank; that they cannot be written soon ends the run, on all ranks."""
         try:
             yield self.records
         except OSError as error:

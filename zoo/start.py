@@ -37,11 +37,11 @@ def start(
     _deterministic(ranks.device)
     data, model = _build(config, settings, ranks, folder)
     notes = _check_declared(config, model, allow_leak)
-    kept, messages = _checkpoint(model, ranks, folder / "checkpoints")
+    kept, messages = _checkpoint(model, ranks, folder / "checkpoints", settings.keep_checkpoints)
     session = _session(settings, ranks, folder, data, model)
     session.began = began
     if kept:
-        load(session, kept)
+        _load(config, session, kept)
         messages.append(f"continuing after step {session.state.step:,} of {session.steps:,}")
     session.bar = progress(session.state.step, session.steps, show)
     messages += ranks.on_first(lambda: _describe(config, session))
@@ -56,9 +56,21 @@ def start(
                 session.records.close()
 
 
+def _load(config: Config, session: Session, kept: dict[str, Any]) -> None:
+    try:
+        load(session, kept)
+    except (RuntimeError, ValueError, TypeError, LookupError) as error:
+        since = run_folder.differences(run_folder.versions(session.folder), versions(config.plugins))
+        raise RunError(
+            f"the last checkpoint in {session.folder} does not fit what would go on from it: {error}"
+            + "".join(f"\n{each}" for each in since)
+            + "\nGo on with the versions that began it, or name another folder with --run"
+        ) from error
+
+
 def not_causal(config: Config, model: LanguageModel) -> list[str]:
     """The methods that are declared to let a token see later ones."""
-    return [found.name for found in config.plugins if not model.part(found.slot).causal]
+    return [found.name for found in config.plugins if not all(part.causal for part in model.parts(found.slot))]
 
 
 def _check_declared(config: Config, model: LanguageModel, allow_leak: bool) -> list[str]:
@@ -70,13 +82,13 @@ def _check_declared(config: Config, model: LanguageModel, allow_leak: bool) -> l
             " trained all the same, and the run and every table it appears in say so"
         )
     notes = [f"{name} sees later tokens: the figures of this run mean nothing" for name in leaking]
-    drawing = [found.name for found in config.plugins if not model.part(found.slot).deterministic]
+    drawing = [f.name for f in config.plugins if not all(part.deterministic for part in model.parts(f.slot))]
     return notes + [f"{name} draws new random numbers at every pass, also in validation" for name in drawing]
 
 
-def _checkpoint(model: LanguageModel, ranks: Ranks, folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
+def _checkpoint(model: LanguageModel, ranks: Ranks, folder: Path, keep: int) -> tuple[dict[str, Any] | None, list[str]]:
     """What the newest sound checkpoint holds, and what there is to say about the others."""
-    ranks.on_first(lambda: checkpoint.probe(folder, _checkpoint_size(model)))
+    ranks.on_first(lambda: checkpoint.probe(folder, _checkpoint_size(model), keep))
     newest, messages = ranks.on_first(lambda: checkpoint.newest(folder))
     return checkpoint.read(newest) if newest else None, messages
 

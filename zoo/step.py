@@ -90,8 +90,8 @@ def _exchange(session: Session, loss: float, norm: float) -> tuple[float, bool]:
     flags = [float(session.stop.signal == number) for number in (signal.SIGINT, signal.SIGTERM)]
     total, bad, interrupts, terminations, failures = ranks.sum([loss, not finite, *flags, session.failure is not None])
     session.agreed = signal.SIGINT if interrupts else signal.SIGTERM if terminations else 0
-    if failures and session.failure is None:
-        session.failure = OSError(errno.EIO, "the first process could not write its records")
+    if failures:
+        session.agreed_failure = session.failure or OSError(errno.EIO, "the first process could not write its records")
     return total / ranks.size, not bad
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from zoo.errors import RunError
 from zoo.files import write_atomically
 
 if TYPE_CHECKING:
@@ -69,12 +70,20 @@ class Summary:
 def read(folder: Path) -> Summary | None:
     """The summary of the run in this folder, if it has one."""
     file = folder / FILE
-    if not file.exists():
-        return None
-    kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    floats = {entry.name for entry in dataclasses.fields(Summary) if entry.type == "float"}
-    kept |= {name: math.nan for name in floats if kept[name] is None}
-    return Summary(**kept)
+    try:
+        if not file.exists():
+            return None
+    except OSError as error:
+        raise RunError(f"{folder} cannot be read: {error.strerror}") from error
+    entries = {entry.name: entry for entry in dataclasses.fields(Summary)}
+    try:
+        kept = {name: value for name, value in json.loads(file.read_text(encoding="utf-8")).items() if name in entries}
+        kept |= {name: math.nan for name, value in kept.items() if value is None and entries[name].type == "float"}
+        return Summary(**kept)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise RunError(
+            f"{file} is not a summary that this version reads: {error}; name another folder with --run"
+        ) from error
 
 
 def _without_nan(value: Any) -> Any:

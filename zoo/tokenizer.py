@@ -5,14 +5,12 @@ BPE counts integers, so that the same text gives the same pieces on any machine 
 
 from __future__ import annotations
 
-import codecs
 import functools
 import io
 import itertools
 import os
 import re
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,13 +70,6 @@ class Tokenizer:
         """The text of tokens; bytes that are no UTF-8 become U+FFFD."""
         return b"".join(self.pieces[token] for token in tokens).decode("utf-8", "replace")
 
-    def decode_stream(self, tokens: Iterable[int]) -> Iterator[str]:
-        """For each token the text that it completes (a character may take several tokens), then what is left."""
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        for token in tokens:
-            yield decoder.decode(self.pieces[token])
-        yield decoder.decode(b"", final=True)
-
     def encode_documents(self, documents: Iterable[str]) -> np.ndarray:
         """All documents in one row, with `eos` before, between and after them."""
         import numpy as np
@@ -89,14 +80,6 @@ class Tokenizer:
         while some := list(itertools.islice(segments, 1 << 14)):
             rows.append(np.fromiter(itertools.chain.from_iterable(self._encode(some)), kind))
         return np.concatenate(rows)
-
-    def save(self, folder: Path) -> Path:
-        """Copy the model into a folder, as tokenizer.model; Tokenizer(path) loads it again."""
-        path = folder / "tokenizer.model"
-        draft = path.with_name(path.name + ".tmp")
-        shutil.copyfile(self.path, draft)
-        os.replace(draft, path)
-        return path
 
     @functools.cached_property
     def pieces(self) -> list[bytes]:

@@ -65,6 +65,7 @@ class Settings:
         not_negative = ("lr", "eps", "weight_decay", "clip", "patience", "min_delta", "seed")
         for name in at_least_one:
             self._check(name, getattr(self, name) >= 1, "at least 1")
+        self._check("seed", self.seed < 1 << 63, "below 2⁶³")
         for name in not_negative:
             self._check(name, 0 <= getattr(self, name) < math.inf, "a number that is not negative")
         for name in ("warmup", "final_lr"):
@@ -102,12 +103,7 @@ def run(config: Config, folder: Path, *, show: bool = True, allow_leak: bool = F
         with _disk_errors(config, session):
             with session.stop, session.bar:
                 status = loop(session)
-            if session.records and status != "interrupted":
-                session.records.figures(session.state.step, session.model.probes())
-                session.records.end()
-            summary = summarise(config, session, status)
-            ranks.on_first(lambda: summary.write(folder))
-        return summary
+            return ranks.on_first(lambda: _end(config, session, status))
 
 
 def loop(session: Session) -> Status:
@@ -118,8 +114,8 @@ def loop(session: Session) -> Status:
 
     saved = session.state.step
     while True:
-        if session.failure:
-            raise session.failure
+        if session.broken:
+            raise session.broken
         if validation_due(session) and not session.signal:
             validate(session)
         step, status, signal = session.state.step, _ended(session), session.signal
@@ -129,6 +125,19 @@ def loop(session: Session) -> Status:
         if status or signal:
             return status or "interrupted"
         train_step(session)
+
+
+def _end(config: Config, session: Session, status: Status) -> Summary:
+    """On the first rank: the last records, and the summary."""
+    assert session.records is not None
+    if session.failure:  # after the last step
+        raise session.failure
+    if status != "interrupted":
+        session.records.figures(session.state.step, session.model.probes())
+        session.records.end()
+    summary = summarise(config, session, status)
+    summary.write(session.folder)
+    return summary
 
 
 def validation_due(session: Session) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,7 +12,7 @@ import torch
 
 from zoo import checkpoint, folder as run_folder
 from zoo.errors import RunError, ZooError, nearest
-from zoo.gin_values import changed
+from zoo.gin_values import changed, rendered
 from zoo.plugins import SLOTS
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Run(NamedTuple):
 
     def check_cache(self) -> None:
         """Refuse a method that cannot be decoded with a state, by its id."""
-        ids = [found.id for found in self.config.plugins if not _decodes(self.model.part(found.slot))]
+        ids = [found.id for found in self.config.plugins if not all(map(_decodes, self.model.parts(found.slot)))]
         if ids:
             raise ZooError(
                 f"{' and '.join(ids)} cannot be decoded step by step: that would not give what the whole pass gives."
@@ -78,7 +79,11 @@ def open_run(folder: Path, step: int | None = None) -> Run:
     """The run as its last checkpoint has it, or that of a step."""
     from zoo.tokenizer import Tokenizer
 
-    if not run_folder.begun(folder):
+    try:
+        there = run_folder.begun(folder)
+    except OSError as error:
+        raise RunError(f"{folder} cannot be read: {error.strerror}") from error
+    if not there:
         raise RunError(_no_run(folder))
     config = _configuration(folder)
     _check_model(folder, config)
@@ -121,8 +126,10 @@ def _configuration(folder: Path) -> Config:
 def _check_model(folder: Path, config: Config) -> None:
     """Refuse weights whose model has changed since: a default that nobody bound makes another function of them."""
     ours = tuple(f"{part}." for part in ("model", *SLOTS))
-    before = {key: value for key, value in run_folder.operative(folder).items() if key.startswith(ours)}
-    if changes := changed(before, config.whole()):
+    unbound = {
+        key: value for key, value in config.defaults.items() if key.startswith(ours) and key not in config.values
+    }
+    if changes := changed(run_folder.operative(folder), rendered(unbound)):
         raise RunError(
             f"since the run in {folder} was trained, defaults of its model have changed: {'; '.join(changes)}. Use the"
             f" version that trained it, or bind what it had in {folder / 'config.gin'}"
@@ -132,7 +139,7 @@ def _check_model(folder: Path, config: Config) -> None:
 def _checkpoint(folder: Path, step: int | None) -> tuple[checkpoint.Checkpoint, list[str]]:
     found = checkpoint.listed(folder / "checkpoints")
     if not found:
-        train = f"zoo-train --gin {folder / 'config.gin'} --run {folder}"
+        train = shlex.join(["zoo-train", "--gin", str(folder / "config.gin"), "--run", str(folder)])
         raise RunError(f"the run in {folder} has no checkpoint yet; train it first: {train}")
     if step is None:
         newest, notes = checkpoint.newest(folder / "checkpoints")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from typing import NoReturn
 
 
@@ -50,9 +51,13 @@ class Parser(argparse.ArgumentParser):
             from zoo.errors import nearest
 
             flags = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
-            first = arguments.split()[0]
-            is_flag = first.startswith("-")
-            message = f"there is no {first}{nearest(first.partition('=')[0], flags)}" if is_flag else self.stray(first)
+            first = " ".join(arguments.split()[:1])
+            if first.startswith("-"):
+                message = f"there is no {first}{nearest(first.partition('=')[0], flags)}"
+            elif first:
+                message = self.stray(arguments.strip() if "=" in arguments else first)
+            else:
+                message = "one of the words is empty: is a variable not set?"
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
@@ -60,4 +65,4 @@ class GinParser(Parser):
     """… of a command that takes Gin files."""
 
     def stray(self, word: str) -> str:
-        return f"{word} belongs behind a flag: --set {word}" if "=" in word else f"write --gin {word}"
+        return f"{word} belongs behind a flag: --set {shlex.quote(word)}" if "=" in word else f"write --gin {word}"

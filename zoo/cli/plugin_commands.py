@@ -45,11 +45,13 @@ def check_methods(arguments: argparse.Namespace) -> int:
         raise ZooError("name the methods to check, or give --all; zoo-plugins lists those that are installed")
     if arguments.set and len(arguments.ids) != 1:
         raise ZooError("--set is for one method at a time")
+    from zoo.plugins import registry
     from zoo.testing import check
     from zoo.testing.report import lines
 
     reports = []
-    chosen, broken = _all() if arguments.all else (_named(arguments.ids), [])
+    known = registry()  # all are looked up before the first is examined
+    chosen, broken = known.usable() if arguments.all else ([known.named(name) for name in arguments.ids], [])
     for loaded in chosen:
         found, settings = loaded.found, _settings(loaded, arguments.set)
         report = check(found.id, found.slot, settings=settings, only=arguments.only, thorough=arguments.thorough)
@@ -65,29 +67,6 @@ def check_methods(arguments: argparse.Namespace) -> int:
         rest = f"; not {', '.join(failed)}" if failed else ""
         print(f"{len(reports) - len(failed)} of {len(reports)} methods conform{rest}")
     return 1 if failed or broken else 0
-
-
-def _named(ids: list[str]) -> list[Loaded]:
-    """The methods to check, all of them looked up before the first is examined."""
-    from zoo.testing.subject import named
-
-    parts = [asked.rpartition(".") for asked in ids]
-    return [named(id, slot or None) for slot, _, id in parts]
-
-
-def _all() -> tuple[list[Loaded], list[str]]:
-    """Every method, and a line for each that cannot be used."""
-    from zoo import plugins
-    from zoo.errors import PluginError
-
-    registry = plugins.registry()
-    loaded, broken = [], []
-    for found in registry.found:
-        try:
-            loaded.append(registry.get(found.slot, found.id))
-        except PluginError as error:
-            broken.append(str(error).splitlines()[0])
-    return loaded, list(dict.fromkeys(broken))
 
 
 def _settings(loaded: Loaded, given: list[str]) -> dict[str, Any]:

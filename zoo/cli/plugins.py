@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ZooError as error:
         print(f"zoo-plugins: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("zoo-plugins: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
     except BrokenPipeError:  # | head has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -117,14 +121,8 @@ def _print_plain(rows: list[tuple[str, ...]]) -> None:
 
 def show_one(arguments: argparse.Namespace) -> int:
     from zoo import cards, plugins
-    from zoo.errors import PluginError, nearest
 
-    registry = plugins.registry()
-    slot, _, id = arguments.id.rpartition(".")
-    claims = registry.claims(id)
-    if not slot and not claims:
-        raise PluginError(f"there is no method {id}{nearest(id, registry.ids())}; zoo-plugins lists those installed")
-    loaded = registry.get(slot or claims[0].slot, id)
+    loaded = plugins.registry().named(arguments.id)
     found = loaded.found
     assert loaded.factory is not None
     settings = plugins.settings(loaded.factory)

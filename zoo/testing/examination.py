@@ -101,4 +101,8 @@ def attempt(probe: Probe, subject: Subject, case: Case) -> Told | None:
     try:
         return probe(subject, case)
     except Exception as error:
-        return Broken(f"it fails with {type(error).__name__}: {str(error).strip()} ({where(error)})")
+        return Broken(in_words(error))
+
+
+def in_words(error: Exception) -> str:
+    return f"it fails with {type(error).__name__}: {str(error).strip()} ({where(error)})"

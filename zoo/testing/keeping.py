@@ -9,8 +9,9 @@ import pickle
 import torch
 
 from zoo.model import LanguageModel
+from zoo.plugins import registry
 from zoo.testing.case import Broken, Case, Skipped, Told, hosts
-from zoo.testing.subject import EXACT, Subject, assemble, difference, look, named, randomise, run, tokens
+from zoo.testing.subject import EXACT, Subject, assemble, difference, look, randomise, run, tokens
 
 BASELINE = "baseline"
 STARTS = hosts(Case(1, 4, 1), Case(2, 6, 2), Case(5, 6, 2))
@@ -23,7 +24,7 @@ def starts(subject: Subject, case: Case) -> Told | None:
         return Skipped("it declares no starting point")
     if subject.settings:
         return Skipped(f"it declares to start as {wanted} with its default settings, and these are others")
-    factory = None if wanted == BASELINE else named(wanted, subject.slot).factory
+    factory = None if wanted == BASELINE else registry().get(subject.slot, wanted).factory
     other = assemble(case, {subject.slot: factory} if factory else {}, fresh=True)
     apart = difference(look(subject.build(case, fresh=True), tokens(case)), look(other, tokens(case)))
     if apart > 1e-6:  # a start such as √d is rounded to float32

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from zoo.errors import ZooError, nearest
 from zoo.testing import cost as costs
-from zoo.testing.examination import PROPERTIES, Property, examine
+from zoo.testing.examination import PROPERTIES, Property, examine, in_words
 from zoo.testing.report import Cost, Report, Result
 from zoo.testing.subject import Subject, subject as find
 
@@ -42,9 +42,17 @@ def check(
         else:
             if only is None or COST in only:
                 began = time.perf_counter()
-                cost = costs.cost(subject)
-                results.append(Result(COST, CLAIM, "ok", costs.told(cost), seconds=time.perf_counter() - began))
+                cost, status, told = _cost(subject)
+                results.append(Result(COST, CLAIM, status, told, seconds=time.perf_counter() - began))
     return Report(subject.id, subject.slot, subject.source, tuple(results), cost)
+
+
+def _cost(subject: Subject) -> tuple[Cost | None, Literal["ok", "failed"], str]:
+    try:
+        cost = costs.cost(subject)
+    except Exception as error:
+        return None, "failed", in_words(error)
+    return cost, "ok", costs.told(cost)
 
 
 @contextlib.contextmanager

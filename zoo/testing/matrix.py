@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from zoo import plugins
 from zoo.attention import Attention
 from zoo.block import Block
-from zoo.errors import ConfigError, PluginError
+from zoo.errors import ConfigError
 from zoo.extension import Extension, Layer
 from zoo.model import check_composition
 from zoo.plugins import SLOTS
@@ -49,19 +49,22 @@ class Group(NamedTuple):
 
 def methods(registry: plugins.Registry | None = None) -> tuple[list[Method], list[str]]:
     """Every usable method, at each of its sites; and a line for each that cannot be used."""
-    registry = registry or plugins.registry()
     found: list[Method] = []
-    broken: list[str] = []
-    for entry in registry.found:
-        try:
-            factory = registry.get(entry.slot, entry.id).factory
-        except PluginError as error:
-            broken.append(str(error).splitlines()[0])
-            continue
+    usable, broken = (registry or plugins.registry()).usable()
+    for entry, factory, *_ in usable:
         assert factory is not None
-        found.append(Method(entry.slot, entry.id, factory))
-        found += [Method(entry.slot, entry.id, _at(factory, site), site) for site in _other_sites(factory)]
-    return found, list(dict.fromkeys(broken))
+        usual = Method(entry.slot, entry.id, factory)
+        for method in (
+            usual,
+            *(usual._replace(factory=_at(factory, site), site=site) for site in _other_sites(factory)),
+        ):
+            try:
+                _build(method)
+            except Exception as error:  # a stranger's: the others are still worth showing
+                broken.append(f"{method.name} of {entry.source} cannot be built: {type(error).__name__}: {error}")
+            else:
+                found.append(method)
+    return found, broken
 
 
 def _other_sites(factory: Factory) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import inspect
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -65,13 +67,23 @@ def watched(extensions: list[Extension], slot: str, watch: Watch) -> Iterator[No
     for extension in extensions:
         for name in CALLS[slot]:
             call = getattr(extension, name)
-            extension.__dict__[name] = lambda *given, _name=name, _call=call: watch(_name, _call, given)
+            extension.__dict__[name] = _watching(watch, name, call)
     try:
         yield
     finally:
         for extension in extensions:
             for name in CALLS[slot]:
                 del extension.__dict__[name]
+
+
+def _watching(watch: Watch, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    order = inspect.signature(call)
+
+    def called(*given: Any, **named: Any) -> Any:
+        bound = order.bind(*given, **named)
+        return watch(name, functools.partial(call, **bound.kwargs), bound.args)
+
+    return called
 
 
 def tensors(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:

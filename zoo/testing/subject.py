@@ -63,8 +63,7 @@ class Subject:
 def subject(method: str | Factory, slot: str | None = None, settings: Mapping[str, Any] | None = None) -> Subject:
     """The method that an id names (ID or SLOT.ID), or a factory is."""
     if isinstance(method, str):
-        qualifier, _, id = method.rpartition(".")
-        loaded = named(id, slot or qualifier or None)
+        loaded = plugins.registry().named(method, slot)
         assert loaded.factory is not None
         return Subject(loaded.found.id, loaded.found.slot, loaded.factory, loaded.found.source, settings or {})
     slot = slot or _slot_of(method, settings or {})
@@ -72,15 +71,6 @@ def subject(method: str | Factory, slot: str | None = None, settings: Mapping[st
         raise PluginError(f"there is no slot {slot}{nearest(slot, KINDS)}; there are {', '.join(KINDS)}")
     name = getattr(method, "__name__", type(method).__name__)
     return Subject(name, slot, method, getattr(method, "__module__", "?"), settings or {})
-
-
-def named(id: str, slot: str | None = None) -> plugins.Loaded:
-    """The installed method of this id."""
-    registry = plugins.registry()
-    claims = registry.claims(id)
-    if not slot and not claims:
-        raise PluginError(f"there is no method {id}{nearest(id, registry.ids())}; zoo-plugins lists those installed")
-    return registry.get(slot or claims[0].slot, id)
 
 
 def _slot_of(factory: Factory, settings: Mapping[str, Any]) -> str:
