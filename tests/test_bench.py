@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from zoo import bench, config
+from zoo import bench, config, plugins
 from zoo.arms import Arm, Job, arms_of
 from zoo.bench import Pool, training_curve
 from zoo.cli import report as report_command
@@ -19,6 +19,9 @@ from zoo.errors import ZooError
 from zoo.store import Store
 from zoo.suite import Suite
 from zoo.summary import Summary
+from zoo.versions import code
+
+REGISTRY = plugins.registry()
 
 
 @pytest.fixture
@@ -182,7 +185,8 @@ def pretend(folder: Path, loss: float, steps: int) -> None:
     folder.mkdir(parents=True)
     summary.write(folder)
     (folder / "config.gin").write_text("")
-    (folder / "versions.json").write_text('{"corpus": "x"}')
+    written = [{"slot": "residual", "id": "v1_m3", "code": code(REGISTRY.claims("v1_m3")[0])}]
+    (folder / "versions.json").write_text(json.dumps({"corpus": "x", "plugins": written}))
     rows = [("train", 2, 4.0), ("valid", 2, 4.0), ("train", steps, loss), ("valid", steps, loss)]
     lines = [
         {
@@ -289,6 +293,25 @@ def test_one_bench_at_a_time(settings: list[str], tmp_path: Path, capsys: pytest
     with Store(tmp_path / "bench").held():
         assert main(["--gin", "v1_m3", "--store", str(tmp_path / "bench"), "--set", *settings]) == 2
     assert "another zoo-bench is working in" in capsys.readouterr().err
+
+
+def test_a_method_whose_code_has_changed(
+    settings: list[str],
+    tmp_path: Path,
+    quick: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["--gin", "v1_m3", "--seeds", "2", "--store", str(tmp_path / "bench")]
+    assert main([*command, "--set", *settings]) == 0
+    assert "has changed" not in capsys.readouterr().out
+    monkeypatch.setattr("zoo.arms.code", lambda found: "other")
+    assert main([*command, "--set", *settings]) == 0
+    assert "the code of residual.v1_m3 has changed since these runs" in capsys.readouterr().out
+    done = len(quick)
+    assert main([*command, "--again", "--set", *settings]) == 0
+    assert [title[:5] for title in quick[done:]] == ["v1_m3", "v1_m3", "the t"]
+    assert {path.name[-8:] for path in (tmp_path / "bench" / "runs").glob("v1*before*")} == {"before-1"}
 
 
 def test_runs_whose_folders_are_gone_before_their_test(

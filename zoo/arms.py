@@ -12,6 +12,7 @@ from zoo.config import HEADER, Config
 from zoo.gin_values import render, rendered
 from zoo.plugins import SLOTS
 from zoo.suite import Host, Kind, Spent, Suite
+from zoo.versions import code
 
 
 class Arm(NamedTuple):
@@ -27,6 +28,7 @@ class Arm(NamedTuple):
     flops: float  # of a token, forward and backward
     causal: bool
     baselines: Mapping[str, str]  # of a method: how matched → the arm
+    code: Mapping[str, str]  # of its methods: a hash of what each is written in
 
     @property
     def steps(self) -> int:
@@ -121,7 +123,7 @@ def _baseline(
         plain["model.ffn_dim"] = found.ffn_dim
     plain["train.steps"] = max(1, round(values["train.steps"] * found.tokens))
     costs = match.cost(functools.partial(match.plain(build), ffn_dim=found.ffn_dim), length)
-    return Arm(_id(plain), "baseline", kind, host, plain, others, costs.parameters, costs.flops, True, {})
+    return Arm(_id(plain), "baseline", kind, host, plain, others, costs.parameters, costs.flops, True, {}, {})
 
 
 def _method(
@@ -137,8 +139,9 @@ def _method(
 
     costs = match.cost(build, length)
     causal = all(extension.causal for extension in match.skeleton(build).extensions())
+    written = {found.name: code(found) for found in loaded.plugins}
     return Arm(
-        _id(values), loaded.name, "method", host, values, defaults, costs.parameters, costs.flops, causal, baselines
+        _id(values), loaded.name, "method", host, values, defaults, costs.parameters, costs.flops, causal, baselines, written
     )  # fmt: skip
 
 

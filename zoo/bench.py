@@ -30,12 +30,12 @@ Say = Callable[[str], None]
 T = TypeVar("T")
 
 
-def run(arms: Sequence[Arm], suite: Suite, store: Store, jobs: int, say: Say) -> list[str]:
+def run(arms: Sequence[Arm], suite: Suite, store: Store, jobs: int, say: Say, again: bool = False) -> list[str]:
     """Run what the store does not have: learning rates on the first seed, then the other seeds, then the test split.
 
-    A run that fails ends its arm alone; what it said is returned.
+    A run that fails ends its arm alone; what it said is returned. `again` also runs what has other code since.
     """
-    pool = Pool(store, jobs, say)
+    pool = Pool(store, jobs, say, again)
     pool.run(plan(arms, suite))
     rates = {arm.id: best(store.read().values(), arm, suite) for arm in arms}
     pool.run([Job(arm, seed, rates[arm.id]) for arm in arms for seed in range(2, suite.seeds + 1)])
@@ -54,6 +54,12 @@ def outdated(result: Result, job: Job) -> list[str]:
     """What has changed since the run in the store: defaults, or the corpus."""
     now = {"the corpus": fingerprint(job.arm)}
     return changed({"the corpus": result.corpus}, now) + changed(result.settings, job.settings)
+
+
+def rewritten(versions: Mapping[str, Any], arm: Arm) -> list[str]:
+    """The methods of an arm whose code has changed since the run that was made with these versions."""
+    before = {f"{plugin['slot']}.{plugin['id']}": plugin.get("code", "") for plugin in versions.get("plugins", ())}
+    return [name for name, code in arm.code.items() if before.get(name, code) not in ("", code)]
 
 
 def fingerprint(arm: Arm) -> str:
@@ -76,10 +82,11 @@ def threads(jobs: int) -> int:
 class Pool:
     """Runs side by side, each with its share of the cores."""
 
-    def __init__(self, store: Store, jobs: int, say: Say) -> None:
+    def __init__(self, store: Store, jobs: int, say: Say, again: bool = False) -> None:
         self.store = store
         self.jobs = jobs
         self.say = say
+        self.again = again
         self.threads = threads(jobs)
         self.children: set[subprocess.Popen[str]] = set()
         self.stopping = False
@@ -90,8 +97,13 @@ class Pool:
         """Train what is missing."""
         have = self.store.read()
         todo = []
+        others: set[str] = set()  # methods with other code
         for job in {job.key: job for job in wanted}.values():
             changes = outdated(have[job.key], job) if job.key in have else []
+            written = rewritten(have[job.key].versions, job.arm) if job.key in have else []
+            if self.again:
+                changes += [f"the code of {name}" for name in written]
+            others |= set(written)
             if changes:
                 self.say(
                     f"{job.title} is in the store, but something has changed ({'; '.join(changes)}): it is run again"
@@ -101,6 +113,11 @@ class Pool:
         reused = len({job.key for job in wanted}) - len(todo)
         if reused:
             self.say(f"{reused} of {reused + len(todo)} runs are in the store already")
+        if others and not self.again:
+            names = " and ".join(sorted(others))
+            self.say(
+                f"the code of {names} has changed since these runs; they are used as they are, --again runs them again"
+            )
         self._each(todo, self._train)
 
     def test(self, wanted: Sequence[Job]) -> None:
@@ -155,9 +172,7 @@ class Pool:
             return
         folder = self._folder(job)
         began = time.monotonic()
-        if begun(folder) and (
-            changed(operative(folder), job.settings) or versions(folder)["corpus"] != fingerprint(job.arm)
-        ):
+        if begun(folder) and self._is_another(folder, job):
             set_aside(folder)
         file = self.store.folder / "configs" / f"{folder.name}.gin"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -173,6 +188,15 @@ class Pool:
         self.store.append(result)
         loss = "diverged" if result.status == "diverged" else f"valid loss {result.valid_loss:.4f}"
         self.say(f"{job.title}: {loss}, {time.monotonic() - began:,.0f} s")
+
+    def _is_another(self, folder: Path, job: Job) -> bool:
+        """Whether the run that was begun there is not the one that is wanted."""
+        made_with = versions(folder)
+        return (
+            bool(changed(operative(folder), job.settings))
+            or made_with["corpus"] != fingerprint(job.arm)
+            or (self.again and bool(rewritten(made_with, job.arm)))
+        )
 
     def _test(self, jobs: Sequence[Job]) -> None:
         """Several runs in one process: most of the time is its start."""

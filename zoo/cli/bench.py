@@ -41,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--store", type=Path, default=Path("bench"), metavar="DIR", help="results and runs (default: bench)"
     )
+    made.add_argument("--again", action="store_true", help="run methods again whose code has changed since their runs")
     made.add_argument(
         "--plan", action="store_true", help="print what would be run and how long it should take, and stop"
     )
@@ -81,7 +82,7 @@ def _bench(options: argparse.Namespace) -> int:
     store = Store(options.store)
     with store.held():
         remember(store.folder, Path(options.suite).stem if options.suite else "", judged, suite.twins)
-        failures = bench.run(arms, suite, store, options.jobs, _say)
+        failures = bench.run(arms, suite, store, options.jobs, _say, options.again)
         results = list(store.read().values())
         if results:
             found = report.Report.of(results, known([store.folder]))
