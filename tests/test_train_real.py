@@ -213,15 +213,25 @@ def _rows(run: Path) -> int:
 def test_a_signal_to_torchrun_saves_on_every_rank_and_the_same_command_goes_on(
     corpus: Path, tmp_path: Path, number: int
 ) -> None:
-    together = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
-    subprocess.run([*together, *command(corpus, tmp_path / "whole")], check=True)
+    train = Path(sys.executable).with_name("zoo-train")
+    together = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "--no-python",
+        train,
+    ]
+    subprocess.run([*together, *command(corpus, tmp_path / "whole")[1:]], check=True)
     run = tmp_path / "run"
-    process = subprocess.Popen([*together, *command(corpus, run)])
+    process = subprocess.Popen([*together, *command(corpus, run)[1:]])
     while _rows(run) == 0 and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(number)
     process.wait(60)
     summary = json.loads((run / "summary.json").read_text())
     assert (summary["status"], summary["signal"]) == ("interrupted", number)
-    subprocess.run([*together, *command(corpus, run)], check=True)
+    subprocess.run([*together, *command(corpus, run)[1:]], check=True)
     assert outcome(run) == outcome(tmp_path / "whole")

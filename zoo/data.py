@@ -81,6 +81,7 @@ class Data:
         self.batch_size = batch_size
         self.notes = corpus.notes + notes  # what a user may want to know: a sentence each
         self._streams = streams
+        self._compressed: dict[str, float] = {}
         self._bytes = {split: sum(len(text.encode()) for text in corpus.splits[split]) for split in streams}
         self.num_blocks = self.tokens("train") // length
         if self.num_blocks == 0:
@@ -134,8 +135,10 @@ class Data:
         """Bits per byte that a general compressor needs for (the beginning of) a split."""
         import lzma
 
-        text = b"".join(self.tokenizer.pieces[token] for token in self._stream(split)[:COMPRESSED])
-        return 8 * len(lzma.compress(text)) / max(1, len(text))
+        if split not in self._compressed:
+            text = b"".join(self.tokenizer.pieces[token] for token in self._stream(split)[:COMPRESSED])
+            self._compressed[split] = 8 * len(lzma.compress(text)) / max(1, len(text))
+        return self._compressed[split]
 
     def unigram_entropy(self, split: str) -> float:
         """Nats a token of a split if each came with its frequency in train (add-one): what a model must beat."""

@@ -55,14 +55,17 @@ class Ranks(NamedTuple):
         import torch.distributed as dist
 
         answer: list[Any] = [None, None]
+        failure: Exception | None = None
         if self.first:
             try:
                 answer[0] = function()
-            except (ZooError, OSError) as error:
-                answer[1] = error
+            except Exception as error:
+                told = isinstance(error, ZooError | OSError)
+                failure = error
+                answer[1] = error if told else ZooError(f"the first process failed: {type(error).__name__}: {error}")
         dist.broadcast_object_list(answer)
-        if answer[1] is not None:
-            raise answer[1]
+        if failure or answer[1]:
+            raise failure or answer[1]
         result: T = answer[0]
         return result
 

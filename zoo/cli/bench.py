@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import sys
 from collections.abc import Sequence
@@ -142,12 +143,15 @@ def _plan(arms: Sequence[Arm], suite: Suite, options: argparse.Namespace) -> Non
 
     kept, by_id = Store(options.store).read(), {arm.id: arm for arm in arms}
     plain = min(arms, key=lambda arm: arm.flops)
-    pace = bench.pace(plain, bench.threads(options.jobs))
+    pace = functools.cache(functools.partial(bench.pace, plain, bench.threads(options.jobs)))
     rows, total = [], 0.0
     for arm in arms:
         missing = bench.missing(arm, suite, kept)
         took = [result.seconds for result in kept.values() if result.arm == arm.id and result.status == "finished"]
-        each = statistics.median(took) if took else pace.start + arm.steps * pace.step * arm.flops / plain.flops
+        if took or not missing:
+            each = statistics.median(took) if took else 0.0
+        else:
+            each = pace().start + arm.steps * pace().step * arm.flops / plain.flops
         total += missing * each
         off = [
             f"{kind} {by_id[id].spent.off_by(arm.spent, kind):+.3%}"

@@ -22,7 +22,7 @@ examples:
   zoo-train --gin METHOD                                a method, by the name of its Gin file
   zoo-train --gin METHOD --gin sizes/tiny               … in another size
   zoo-train --gin METHOD --set train.steps=500          … with another value
-  torchrun --nproc-per-node 2 -m -- zoo.cli.train --gin METHOD
+  torchrun --nproc-per-node 2 --no-python zoo-train --gin METHOD
 
 The same command again continues a run that was interrupted, from its last checkpoint.
 """
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        _say("stopped before training began")
+        _say("interrupted; the same command goes on from the last checkpoint, or begins again where there is none")
         return 128 + signal.SIGINT
 
 
