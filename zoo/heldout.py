@@ -6,7 +6,10 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from zoo.data import Data
 
 FILE = "test.json"
 
@@ -24,8 +27,11 @@ def kept(folder: Path) -> Held | None:
     return Held(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
 
 
-def hold(folder: Path) -> None:
-    """Measure the run's last weights on the test split and keep what came of it; never twice."""
+def hold(folder: Path, known: dict[str, Data]) -> None:
+    """Measure the run's last weights on the test split and keep what came of it; never twice.
+
+    Runs of one bench read the same text, which is read once: `known` holds it.
+    """
     if kept(folder) is not None:
         return
     import torch
@@ -36,7 +42,10 @@ def hold(folder: Path) -> None:
     from zoo.trained import open_run
 
     run = open_run(folder)
-    data = run.config.build("data")
+    which = repr([each for each in run.config.whole().items() if each[0].startswith("data.")])
+    if which not in known:
+        known[which] = run.config.build("data")
+    data = known[which]
     check_identity(folder, identity(data, versions(folder)["world_size"]))
     found = Held(None)
     try:
@@ -56,9 +65,10 @@ def hold(folder: Path) -> None:
 def main(folders: list[str]) -> int:
     from zoo.errors import ZooError
 
+    known: dict[str, Data] = {}
     try:
         for folder in folders:
-            hold(Path(folder))
+            hold(Path(folder), known)
     except ZooError as error:
         print(error, file=sys.stderr)
         return 2
