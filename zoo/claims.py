@@ -1,4 +1,4 @@
-"""RESULTS.md: for each method what was claimed, what was measured, and whether the claim holds at this scale."""
+"""What the cards claim of their methods, and whether results bear it out."""
 
 from __future__ import annotations
 
@@ -10,21 +10,9 @@ from typing import NamedTuple
 
 from zoo import plugins
 from zoo.errors import ZooError
-from zoo.report import INTRODUCTION, MATCHES, Report, caveats, number, size
+from zoo.report import Report
 from zoo.stats import Paired, paired
-from zoo.verdict import ArmResults, Comparison, difference, fair, leaks
-
-HEAD = """\
-# Results
-
-Made from `results.jsonl` by `zoo-report STORE --results RESULTS.md`; the runs behind it by `zoo-bench --suite NAME`.
-"""
-ON_CLAIMS = """\
-Whether a claim holds is told by the 95 % interval of the paired difference from what the claim names, each on its own:
-*holds* when the interval lies on the claimed side, *contradicted* when it lies on the other, *open* when it has zero in it.
-Where no width of FFN matches better, the plain block is matched as it is (“the same”). A small model and few tokens: a
-claim that does not hold here may hold elsewhere, and the other way round.
-"""
+from zoo.verdict import ArmResults, difference, fair, leaks
 
 RELATIONS = ("better than", "worse than", "about", "no better than", "no worse than")
 CHECKED = re.compile(r"\s*Checked as: (.+?)\.\s*$")
@@ -112,7 +100,17 @@ def holds(relation: str, found: Paired) -> str:
     return "not contradicted" if relation.startswith("no ") else "open"
 
 
-def checked(method: ArmResults, report: Report) -> str:
+class Outcome(NamedTuple):
+    """How a clause of a claim stands."""
+
+    clause: str
+    found: str  # holds, contradicted, open, …
+
+    def __str__(self) -> str:
+        return f"{self.clause}: **{self.found}**"
+
+
+def checked(method: ArmResults, report: Report) -> list[Outcome]:
     """How every clause of a method's claim stands."""
     told = []
     others = {a.first.name: a for a in report.arms if a.first.match == "method" and a.place == method.place}
@@ -123,13 +121,13 @@ def checked(method: ArmResults, report: Report) -> str:
             continue
         relation, names = claim
         if relation == "diverges":
-            told.append(f"diverges: **{diverges(method)}**")
+            told.append(Outcome("diverges", diverges(method)))
             continue
         outcomes: dict[str, list[str]] = {}
         for name in names:
             outcomes.setdefault(stands(relation, method, others.get(name)), []).append(name)
-        told += [f"{relation} {', '.join(names)}: **{outcome}**" for outcome, names in outcomes.items()]
-    return "; ".join(told) or "–"
+        told += [Outcome(f"{relation} {', '.join(names)}", found) for found, names in outcomes.items()]
+    return told
 
 
 def diverges(method: ArmResults) -> str:
@@ -154,7 +152,7 @@ def stands(relation: str, method: ArmResults, other: ArmResults | None) -> str:
     return holds(relation, difference(ours, theirs))
 
 
-def ends(method: ArmResults, claim: Ends) -> list[str]:
+def ends(method: ArmResults, claim: Ends) -> list[Outcome]:
     """How a claim on what is learned stands, layer by layer, with the mean of each over the seeds."""
     runs = [run.probes.get(claim.probe, {}) for run in method.finished]
     layers = sorted({int(layer) for run in runs for layer in run})
@@ -164,66 +162,9 @@ def ends(method: ArmResults, claim: Ends) -> list[str]:
         found = paired(values, [claim.bound] * len(values))
         outcomes.setdefault(holds(claim.side, found), []).append(f"{layer} ({_mean(values):.2f})")
     if not outcomes:
-        return [f"{claim}: **not measured**"]
-    return [f"{claim} in layer {', '.join(where)}: **{outcome}**" for outcome, where in outcomes.items()]
+        return [Outcome(str(claim), "not measured")]
+    return [Outcome(f"{claim} in layer {', '.join(where)}", found) for found, where in outcomes.items()]
 
 
 def _mean(value: float | Sequence[float]) -> float:
     return value if isinstance(value, float | int) else statistics.fmean(value)
-
-
-def results_page(report: Report) -> str:
-    """The whole page: conditions, a line for each method, then every table of the report."""
-    lines = [HEAD, INTRODUCTION, "", ON_CLAIMS, conditions(report), ""]
-    places: dict[tuple[str, str], list[Comparison]] = {}
-    for c in report.comparisons:
-        places.setdefault((c.method.first.host, c.method.place), []).append(c)
-    for (host, _), here in sorted(places.items()):
-        lines += [f"## {host.capitalize()} host{size(here[0].plain)}", ""]
-        matches = [match for match in MATCHES if any(c.match == match for c in here)]
-        lines += [
-            f"| method | claimed | {' | '.join(f'against {MATCHES[m]}' for m in matches)} | does the claim hold? |"
-        ]
-        lines += ["|---|---|" + "---|" * (len(matches) + 1)]
-        methods: dict[str, list[Comparison]] = {}
-        for c in here:
-            methods.setdefault(c.method.id, []).append(c)
-        for found in methods.values():
-            method = found[0].method
-            cells = [_cell(found, match) for match in matches]
-            cells = [claim(method.first.name).replace("|", "/"), *cells, checked(method, report)]
-            lines.append(f"| {method.first.name} | " + " | ".join(cells) + " |")
-        lines.append("")
-    lines += [table.markdown() for table in report.tables()]
-    return "\n".join(lines)
-
-
-def _cell(found: Sequence[Comparison], match: str) -> str:
-    for c in found:
-        if c.match == match:
-            reach = number((c.difference.high - c.difference.low) / 2, ".3f")
-            mean = number(c.difference.mean, "+.3f")
-            shown = f"n {c.difference.n}{caveats(c)}, could show {number(c.detectable, '.3f')}"
-            return f"**{c.verdict}**: {mean} ± {reach} ({shown})"
-    method, plain = found[0].method, found[0].plain
-    if plain is None or method.baselines.get(match) != plain.id:
-        return "–"
-    off = plain.spent.off_by(method.spent, match)
-    return f"the same, off by {off:+.3%}" if off else "the same"
-
-
-def conditions(report: Report) -> str:
-    """Size, tokens, corpus and machine of the runs, as far as they agree."""
-    runs = [run for arm in report.arms for run in arm.runs]
-    plain = [run for run in runs if run.match == "none"] or runs
-    tokens = sorted({run.tokens for run in plain})
-    sizes = sorted({run.parameters for run in plain})
-    entropy = sorted({round(run.unigram_entropy, 3) for run in runs if math.isfinite(run.unigram_entropy)})
-    return (
-        f"{len(runs)} runs; plain models of {_list(sizes)} parameters, trained on {_list(tokens)} tokens;"
-        f" unigram entropy of the validation split {', '.join(map(str, entropy))} nats a token."
-    )
-
-
-def _list(values: Sequence[int]) -> str:
-    return " and ".join(f"{value:,}" for value in values)

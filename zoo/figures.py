@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import math
+import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zoo.store import Point
 from zoo.verdict import ArmResults, Comparison, common_split
@@ -15,52 +17,110 @@ if TYPE_CHECKING:
 
 COLOURS = {"better": "#2a7f3f", "worse": "#b3341f", "leaks": "#7a3fa0", "diverged": "#7a3fa0"}
 OTHER = "#666666"
+METHOD = "#1f6fb3"
+MATCHED = {"none": "-", "parameters": "--", "flops": ":", "tokens": "-."}  # how the line of such a baseline is drawn
+COLUMNS = 4  # of panels
+LINE = 0.14  # inches for a line of small text
 
 
-def _figure(width: float, height: float) -> tuple[Figure, Axes]:
+def _figure(width: float, height: float, title: str) -> tuple[Figure, Axes]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(textwrap.fill(title, 90), fontsize=10)
     return figure, axes
 
 
 def forest(comparisons: Sequence[Comparison], title: str) -> Figure:
-    """Differences with their 95 % intervals; left of zero the method is better."""
-    figure, axes = _figure(7, 1.2 + 0.28 * len(comparisons))
-    for row, comparison in enumerate(reversed(comparisons)):
+    """Differences with their 95 % intervals, the best below; left of zero the method is better."""
+    figure, axes = _figure(7, 1.4 + 0.2 * len(comparisons), title)
+    rows = sorted(comparisons, key=lambda c: (math.isnan(c.difference.mean), c.difference.mean))
+    for row, comparison in enumerate(rows):
         difference, colour = comparison.difference, COLOURS.get(comparison.verdict, OTHER)
-        if difference.low == difference.low:
+        if not math.isnan(difference.low):
             axes.plot([difference.low, difference.high], [row, row], color=colour, lw=1.5)
         axes.plot([difference.mean], [row], "o", color=colour, ms=5)
     axes.axvline(0, color="black", lw=0.8)
-    axes.set_yticks(range(len(comparisons)), [c.name for c in reversed(comparisons)], fontsize=8)
-    axes.set_xlabel("loss of the method − loss of the baseline (nats a token)")
-    axes.set_title(title, fontsize=10)
+    sizes = sorted(abs(c.difference.mean) for c in comparisons if not math.isnan(c.difference.mean))
+    if sizes and sizes[-1] > 10 * sizes[len(sizes) // 2]:  # one that fails must not press all others together
+        linear = 2 * sizes[len(sizes) // 2]
+        axes.set_xscale("symlog", linthresh=linear)
+        axes.axvspan(-linear, linear, color="black", alpha=0.04, lw=0)
+        axes.set_xlabel("loss of the method − loss of the baseline (nats a token; logarithmic outside the grey)")
+    else:
+        axes.set_xlabel("loss of the method − loss of the baseline (nats a token)")
+    axes.set_yticks(range(len(rows)), [c.name for c in rows], fontsize=8)
     return figure
+
+
+class Panel(NamedTuple):
+    """A method and what it is measured against."""
+
+    method: ArmResults
+    baselines: Sequence[ArmResults]
 
 
 AXES = {"steps": 0, "tokens": 1, "time (s)": 2}
 
 
-def curves(arms: Sequence[ArmResults], labels: Sequence[str], against: str, title: str) -> Figure:
-    """Training loss, mean over seeds with a band from the best to the worst, and validation loss as points."""
-    figure, axes = _figure(7, 4.2)
-    for arm, label in zip(arms, labels, strict=True):
-        plain = arm.first.match != "method"
-        style: dict[str, Any] = {"color": "black", "ls": "--"} if plain else {}
-        runs = arm.finished or arm.runs  # one that diverged early would cut the others short
-        xs, ys = _over_seeds([run.training for run in runs], against, arm.first.flops)
-        (line,) = axes.plot(xs, [sum(y) / len(y) for y in ys], lw=1.0, label=label, **style)
-        axes.fill_between(xs, [min(y) for y in ys], [max(y) for y in ys], color=line.get_color(), alpha=0.15, lw=0)
-        xs, ys = _over_seeds([run.curve for run in runs], against, arm.first.flops)
-        axes.plot(xs, [sum(y) / len(y) for y in ys], "o", ms=4, color=line.get_color())
-    axes.set_xlabel(against)
-    axes.set_ylabel("loss (nats a token): training, ● validation")
-    axes.set_title(title, fontsize=10)
-    axes.legend(fontsize=6, ncols=2)
+def curves(panels: Sequence[Panel], against: str, title: str) -> Figure:
+    """A panel a method: training loss, mean over seeds with a band from best to worst, and validation loss as points."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    columns = min(COLUMNS, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(max(6.0, 2.7 * columns), 1.1 + 1.9 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flatten().tolist()
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    for axes, panel in zip(grid, panels, strict=False):
+        for arm in (*panel.baselines, panel.method):
+            _curve(axes, arm, against)
+        axes.set_title(panel.method.first.name, fontsize=8)
+        axes.tick_params(labelsize=6)
+        axes.spines[["top", "right"]].set_visible(False)
+    grid[0].set_ylim(*_window(panels))
+    kinds = [kind for kind in MATCHED if any(arm.first.match == kind for panel in panels for arm in panel.baselines)]
+    shown = [Line2D([], [], color=METHOD, label="method")]
+    shown += [Line2D([], [], color="black", lw=0.8, ls=MATCHED[kind], label=f"baseline: {kind}") for kind in kinds]
+    figure.legend(handles=shown, loc="outside upper center", ncols=len(shown), fontsize=8, frameon=False)
+    figure.supxlabel(against, fontsize=8)
+    figure.supylabel("loss (nats a token): training, ● validation", fontsize=8)
+    figure.suptitle(textwrap.fill(title, max(70, 35 * columns)), fontsize=10)
     return figure
+
+
+def _curve(axes: Axes, arm: ArmResults, against: str) -> None:
+    plain = arm.first.match != "method"
+    style: dict[str, Any] = (
+        {"color": "black", "lw": 0.8, "ls": MATCHED[arm.first.match]} if plain else {"color": METHOD}
+    )
+    runs = arm.finished or arm.runs  # one that diverged early would cut the others short
+    xs, ys = _over_seeds([run.training for run in runs], against, arm.first.flops)
+    axes.plot(xs, [sum(y) / len(y) for y in ys], **{"lw": 1.2, **style})
+    axes.fill_between(xs, [min(y) for y in ys], [max(y) for y in ys], color=style["color"], alpha=0.15, lw=0)
+    xs, ys = _over_seeds([run.curve for run in runs], against, arm.first.flops)
+    axes.plot(xs, [sum(y) / len(y) for y in ys], "o", ms=3, color=style["color"])
+
+
+def _window(panels: Sequence[Panel]) -> tuple[float, float]:
+    """From the best loss to the worst that any arm has after the first eighth: the first steps fall too far."""
+    found = [
+        point[3]
+        for panel in panels
+        for arm in (*panel.baselines, panel.method)
+        for run in arm.finished or arm.runs
+        for points in (run.training, run.curve)
+        for point in points[len(points) // 8 :]
+    ]
+    if not found:
+        return 0.0, 1.0
+    low, high = min(found), max(found)
+    margin = 0.05 * (high - low) or 0.1
+    return low - margin, high + margin
 
 
 def _over_seeds(runs: Sequence[Sequence[Point]], against: str, flops: float) -> tuple[list[float], list[list[float]]]:
@@ -75,21 +135,44 @@ def _over_seeds(runs: Sequence[Sequence[Point]], against: str, flops: float) -> 
 
 
 def loss_against_flops(arms: Sequence[ArmResults], title: str) -> Figure:
-    """Where each arm ended: total training FLOPs and loss."""
-    figure, axes = _figure(7, 4.2)
+    """Where each arm ended: total training FLOPs and loss. A line joins the plain models."""
     split = common_split(*arms)
-    for arm in arms:
-        mean = arm.spread(split).mean
-        flops = arm.spent.flops * arm.spent.trained
-        plain = arm.first.match != "method"
-        axes.plot([flops], [mean], "ks" if plain else "o", ms=5)
-        label = arm.first.match if plain else arm.first.name
-        axes.annotate(label, (flops, mean), fontsize=6, xytext=(3, 3), textcoords="offset points")
+    ends = [
+        (arm.spent.flops * arm.spent.trained, arm.spread(split).mean, arm)
+        for arm in arms
+        if not math.isnan(arm.spread(split).mean)
+    ]
+    plain = sorted((x, y) for x, y, arm in ends if arm.first.match != "method")
+    methods = [(x, y, arm.first.name) for x, y, arm in ends if arm.first.match == "method"]
+    height = max(4.2, LINE * len(methods) + 1.2)
+    figure, axes = _figure(8, height, title)
+    axes.plot([x for x, _ in plain], [y for _, y in plain], "s-", color="black", ms=4, lw=0.8, label="plain blocks")
+    axes.plot([x for x, _, _ in methods], [y for _, y, _ in methods], "o", color=METHOD, ms=4, label="methods")
     axes.set_xscale("log")
+    for (x, y, name), place in zip(methods, _apart([y for _, y, _ in methods], axes, height), strict=True):
+        axes.annotate(
+            name, (x, y), (1.02, place), fontsize=7, va="center", textcoords=axes.get_yaxis_transform(),
+            arrowprops={"arrowstyle": "-", "lw": 0.3, "color": OTHER}, annotation_clip=False,
+        )  # fmt: skip
     axes.set_xlabel("training FLOPs")
     axes.set_ylabel(f"loss (nats a token, {split} split)")
-    axes.set_title(title, fontsize=10)
+    axes.legend(fontsize=7, frameon=False)
     return figure
+
+
+def _apart(values: Sequence[float], axes: Axes, height: float) -> list[float]:
+    """Where labels beside these values stand, in the same order and none on another."""
+    low, high = axes.get_ylim()
+    step = LINE / (height - 1.0) * (high - low)
+    places: dict[int, float] = {}
+    above = -math.inf
+    for index in sorted(range(len(values)), key=values.__getitem__):
+        above = places[index] = max(values[index], above + step)
+    over = max(0.0, above - high)
+    below = math.inf
+    for index in sorted(places, key=places.__getitem__, reverse=True):  # what stands out at the top is pressed down
+        below = places[index] = min(places[index], below - step) if below < math.inf else places[index] - over
+    return [places[index] for index in range(len(values))]
 
 
 def svg(figure: Figure) -> str:

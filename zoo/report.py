@@ -19,6 +19,8 @@ from zoo.verdict import ArmResults, Comparison, Twins, arms, compare, twins
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from zoo.figures import Panel
+
 MATCHES = {
     "none": "the plain block",
     "parameters": "as many parameters",
@@ -85,15 +87,33 @@ def by_family(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
     families: dict[tuple[str, ...], list[Comparison]] = {}
     for c in comparisons:
         families.setdefault(c.family, []).append(c)
-    return [families[key] for key in sorted(families)]
+    return [families[key] for key in sorted(families, key=order)]
+
+
+def order(family: tuple[str, ...]) -> tuple[str | int, ...]:
+    """Where a family stands: what it was matched in, its last part, counts as listed above."""
+    *place, match = family
+    return (*place, list(MATCHES).index(match))
+
+
+def by_method(comparisons: Iterable[Comparison]) -> list[list[Comparison]]:
+    """Comparisons of each method's arm."""
+    methods: dict[str, list[Comparison]] = {}
+    for c in comparisons:
+        methods.setdefault(c.method.id, []).append(c)
+    return list(methods.values())
 
 
 def number(value: float, form: str) -> str:
     return "–" if math.isnan(value) else format(value, form)
 
 
+def chance(p: float) -> str:
+    return "< 0.001" if p < 0.001 else number(p, ".3f")
+
+
 def against(comparison: Comparison) -> str:
-    return f"against {MATCHES.get(comparison.match, comparison.match)}, {where(comparison)}"
+    return f"against {MATCHES[comparison.match]}, {where(comparison)}"
 
 
 def where(comparison: Comparison) -> str:
@@ -119,8 +139,8 @@ def verdicts(comparisons: Sequence[Comparison]) -> Table:
                 number(d.mean, "+.4f"),
                 f"{number(d.low, '+.4f')} … {number(d.high, '+.4f')}",
                 f"{number(d.boot_low, '+.4f')} … {number(d.boot_high, '+.4f')}",
-                number(d.p, ".3f"),
-                number(c.p_holm, ".3f"),
+                chance(d.p),
+                chance(c.p_holm),
                 number(c.detectable, ".4f"),
                 f"{c.off_by:+.3%}",
                 c.verdict,
@@ -232,7 +252,8 @@ INTRODUCTION = (
     " paired seeds, so negative is better. A verdict asks for p < 0.05 after Holm's correction over the methods of a table."
     " “Could show” is the smallest true difference that these seeds would have shown four times of five, whatever the other"
     " methods of the table show. Times compare the fastest tenth of each arm's stretches of training, as other work on the"
-    " machine only slows."
+    " machine only slows. Memory is the most that a run's whole process held, on a GPU what its tensors did: of a small"
+    " model on a CPU most of it is the libraries'."
 )
 
 
@@ -270,12 +291,11 @@ def figures(report: Report) -> list[tuple[str, Figure]]:
     for of in by_family(report.comparisons):
         drawn.append((f"differences/{_short(of[0])}_{of[0].match}", draw.forest(of, f"Differences {against(of[0])}")))
     for of in _together(report.comparisons):
-        here = _arms(of)
-        labels = [a.first.name if a.first.match == "method" else f"baseline: {a.first.match}" for a in here]
-        name, place = _short(of[0]), where(of[0])
+        name, place, panels = _short(of[0]), where(of[0]), _panels(of)
         for axis in ("steps", "tokens", "FLOPs", "time (s)"):
-            drawn.append((f"curves/{name}_{axis}", draw.curves(here, labels, axis, f"Learning curves, {place}")))
-        drawn.append((f"flops/{name}", draw.loss_against_flops(here, f"Loss against FLOPs, {place}")))
+            drawn.append((f"curves/{name}_{axis}", draw.curves(panels, axis, f"Learning curves, {place}")))
+        here = {arm.id: arm for panel in panels for arm in (*panel.baselines, panel.method)}
+        drawn.append((f"flops/{name}", draw.loss_against_flops(list(here.values()), f"Loss against FLOPs, {place}")))
     return drawn
 
 
@@ -287,17 +307,16 @@ def _short(c: Comparison) -> str:
 def _together(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
     """Comparisons of each suite and place, whatever they match."""
     found: dict[tuple[str, ...], list[Comparison]] = {}
-    for c in sorted(comparisons, key=lambda c: c.family):
-        found.setdefault(c.family[:-1], []).append(c)
-    return list(found.values())
-
-
-def _arms(comparisons: Sequence[Comparison]) -> list[ArmResults]:
-    """Baselines first."""
-    found: dict[str, ArmResults] = {}
     for c in comparisons:
-        found.update({c.baseline.id: c.baseline, c.method.id: c.method})
-    return sorted(found.values(), key=lambda a: a.first.match == "method")
+        found.setdefault(c.family[:-1], []).append(c)
+    return [found[key] for key in sorted(found)]
+
+
+def _panels(comparisons: Sequence[Comparison]) -> list[Panel]:
+    """Each method with its baselines, as they are compared."""
+    from zoo.figures import Panel
+
+    return [Panel(of[0].method, [c.baseline for c in of]) for of in by_method(comparisons)]
 
 
 def write(report: Report, folder: Path) -> None:

@@ -22,6 +22,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--results", type=Path, metavar="FILE", help="also write a RESULTS.md: claim and verdict of each method"
     )
+    made.add_argument(
+        "--cards", type=Path, metavar="DIR", help="also put what was measured into the cards of this folder"
+    )
     return made
 
 
@@ -49,9 +52,13 @@ def _report(options: argparse.Namespace) -> int:
         found = found.against(report.Report.of(merged([options.against]), known([options.against])))
     report.write(found, into)
     if options.results:
-        from zoo.claims import results_page
+        from zoo.results import results_page
 
         write_atomically(options.results, results_page(found))
+    if options.cards:
+        from zoo.results import write_cards
+
+        print(f"{write_cards(found, options.cards)} cards of {options.cards} say what was measured")
     report.show(found.tables())
     report.tell(into)
     return 0
