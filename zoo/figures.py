@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
 import textwrap
 from collections.abc import Sequence
@@ -62,9 +63,6 @@ class Panel(NamedTuple):
     baselines: Sequence[ArmResults]
 
 
-AXES = {"steps": 0, "tokens": 1, "time (s)": 2}
-
-
 def curves(panels: Sequence[Panel], against: str, title: str) -> Figure:
     """A panel a method: training loss, mean over seeds with a band from best to worst, and validation loss as points."""
     from matplotlib.figure import Figure
@@ -99,10 +97,10 @@ def _curve(axes: Axes, arm: ArmResults, against: str) -> None:
         {"color": "black", "lw": 0.8, "ls": MATCHED[arm.first.match]} if plain else {"color": METHOD}
     )
     runs = arm.finished or arm.runs  # one that diverged early would cut the others short
-    xs, ys = _over_seeds([run.training for run in runs], against, arm.first.flops)
+    xs, ys = _over_seeds(arm, [run.training for run in runs], against)
     axes.plot(xs, [sum(y) / len(y) for y in ys], **{"lw": 1.2, **style})
     axes.fill_between(xs, [min(y) for y in ys], [max(y) for y in ys], color=style["color"], alpha=0.15, lw=0)
-    xs, ys = _over_seeds([run.curve for run in runs], against, arm.first.flops)
+    xs, ys = _over_seeds(arm, [run.curve for run in runs], against)
     axes.plot(xs, [sum(y) / len(y) for y in ys], "o", ms=3, color=style["color"])
 
 
@@ -123,14 +121,13 @@ def _window(panels: Sequence[Panel]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _over_seeds(runs: Sequence[Sequence[Point]], against: str, flops: float) -> tuple[list[float], list[list[float]]]:
+def _over_seeds(
+    arm: ArmResults, curves: Sequence[Sequence[Point]], against: str
+) -> tuple[list[float], list[list[float]]]:
     """Where the points stand, and their losses, of all runs that have any."""
-    runs = [run for run in runs if run]
-    columns = list(zip(*runs, strict=False))  # where all diverged, some did so later
-    if against == "FLOPs":
-        xs = [points[0][1] * flops for points in columns]
-    else:
-        xs = [sum(point[AXES[against]] for point in points) / len(points) for points in columns]
+    columns = list(zip(*filter(None, curves), strict=False))  # where all diverged, some did so later
+    a_token = {"tokens": 1.0, "FLOPs": arm.first.flops, "time (s)": 1 / arm.speed}.get(against)  # None: count steps
+    xs = [points[0][0] if a_token is None else points[0][1] * a_token for points in columns]
     return xs, [[point[3] for point in points] for points in columns]
 
 
@@ -164,15 +161,13 @@ def _apart(values: Sequence[float], axes: Axes, height: float) -> list[float]:
     """Where labels beside these values stand, in the same order and none on another."""
     low, high = axes.get_ylim()
     step = LINE / (height - 1.0) * (high - low)
-    places: dict[int, float] = {}
-    above = -math.inf
-    for index in sorted(range(len(values)), key=values.__getitem__):
-        above = places[index] = max(values[index], above + step)
-    over = max(0.0, above - high)
-    below = math.inf
-    for index in sorted(places, key=places.__getitem__, reverse=True):  # what stands out at the top is pressed down
-        below = places[index] = min(places[index], below - step) if below < math.inf else places[index] - over
-    return [places[index] for index in range(len(values))]
+    upwards = sorted(range(len(values)), key=values.__getitem__)
+    places = list(values)
+    for below, index in itertools.pairwise(upwards):
+        places[index] = max(places[index], places[below] + step)
+    for rank, index in enumerate(reversed(upwards)):  # what would stand out at the top is pressed down
+        places[index] = min(places[index], high - rank * step)
+    return places
 
 
 def svg(figure: Figure) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import html
-import itertools
 import math
 import re
+import shlex
 import shutil
 import statistics
 from collections.abc import Iterable, Sequence
@@ -28,6 +28,8 @@ MATCHES = {
     "tokens": "as many FLOPs in all",
 }
 FIGURES = "figures"
+REPORT = "report"  # the run of TensorBoard that has figures and tables
+SHOWN = 40  # runs that TensorBoard shows without being asked
 
 
 class Table(NamedTuple):
@@ -206,11 +208,11 @@ def costs(comparisons: Sequence[Comparison]) -> Table:
     for c in {c.method.id: c for c in comparisons if c.plain}.values():
         assert c.plain is not None
         ours, theirs = c.method.first, c.plain.first
-        speed = fastest(c.plain.runs) / fastest(c.method.runs)
+        slower = c.plain.speed / c.method.speed
         memory = _memory(c.method) / _memory(c.plain)
         extra = ours.parameters - theirs.parameters
         rows.append(
-            (c.name, ours.host, f"{extra:+,}", f"{ours.flops / theirs.flops:.3f}", f"{speed:.2f}", f"{memory:.2f}")
+            (c.name, ours.host, f"{extra:+,}", f"{ours.flops / theirs.flops:.3f}", f"{slower:.2f}", f"{memory:.2f}")
         )
     return Table(
         "Cost beside the plain block", ("method", "host", "parameters", "FLOPs ×", "time ×", "memory ×"), tuple(rows)
@@ -219,16 +221,6 @@ def costs(comparisons: Sequence[Comparison]) -> Table:
 
 def _memory(arm: ArmResults) -> float:
     return statistics.fmean(run.peak_memory for run in arm.runs)
-
-
-def fastest(runs: Sequence[Result]) -> float:
-    """Tokens a second in the best tenth of all stretches of training: other work on the machine only slows."""
-    stretches = [
-        (b[1] - a[1]) / (b[2] - a[2]) for run in runs for a, b in itertools.pairwise(run.training) if b[2] > a[2]
-    ]
-    if len(stretches) < 10:
-        return max(run.tokens_per_second for run in runs)
-    return statistics.quantiles(stretches, n=10)[-1]
 
 
 def noise(found: Sequence[Twins]) -> Table:
@@ -251,7 +243,7 @@ INTRODUCTION = (
     "Losses are nats a token on the test split (validation, where there is none); differences are method − baseline over"
     " paired seeds, so negative is better. A verdict asks for p < 0.05 after Holm's correction over the methods of a table."
     " “Could show” is the smallest true difference that these seeds would have shown four times of five, whatever the other"
-    " methods of the table show. Times compare the fastest tenth of each arm's stretches of training, as other work on the"
+    " methods of the table show. Times are those of the fastest tenth of each arm's stretches of training, as other work on the"
     " machine only slows. Memory is the most that a run's whole process held, on a GPU what its tensors did: of a small"
     " model on a CPU most of it is the libraries'."
 )
@@ -334,9 +326,15 @@ def write(report: Report, folder: Path) -> None:
     to_tensorboard(report, drawn, folder / "tensorboard")
 
 
-def tell(folder: Path) -> None:
+def tell(report: Report, folder: Path) -> None:
     """Where the report is."""
-    print(f"report   {folder / 'report.html'}\nlook     tensorboard --logdir {folder / 'tensorboard'}")
+    events = folder / "tensorboard"
+    print(f"report   {folder / 'report.html'}\nlook     tensorboard --logdir {shlex.quote(str(events))}")
+    if sum(len(arm.runs) for arm in report.arms) >= SHOWN:
+        figures = shlex.quote(str(events / REPORT))
+        print(
+            f"         … begins with no run of so many ticked; figures and tables alone: tensorboard --logdir {figures}"
+        )
 
 
 def to_tensorboard(report: Report, drawn: Sequence[tuple[str, Figure]], folder: Path) -> None:
@@ -344,7 +342,7 @@ def to_tensorboard(report: Report, drawn: Sequence[tuple[str, Figure]], folder: 
     from torch.utils.tensorboard import SummaryWriter
 
     shutil.rmtree(folder, ignore_errors=True)
-    with SummaryWriter(str(folder / "report")) as writer:
+    with SummaryWriter(str(folder / REPORT)) as writer:
         for table in report.tables():
             writer.add_text(table.title, table.markdown())
         for name, figure in drawn:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -47,6 +49,19 @@ class ArmResults(NamedTuple):
         """The arm, had it been given the choice of these alone."""
         factor = best_factor([run for run in self.tried if run.lr_factor in factors])
         return self._replace(runs=tuple(run for run in self.tried if run.lr_factor == factor))
+
+    @property
+    def speed(self) -> float:
+        """Tokens a second in the best tenth of all stretches of training: other work on the machine only slows."""
+        stretches = [
+            (b[1] - a[1]) / (b[2] - a[2])
+            for run in self.runs
+            for a, b in itertools.pairwise(run.training)
+            if b[2] > a[2]
+        ]
+        if len(stretches) < 10:
+            return max(run.tokens_per_second for run in self.runs)
+        return statistics.quantiles(stretches, n=10)[-1]
 
     @property
     def diverged(self) -> int:

@@ -89,7 +89,7 @@ def _bench(options: argparse.Namespace) -> int:
             found = report.Report.of(results, known([store.folder]))
             report.write(found, store.folder)
             report.show(found.only({arm.id for arm in arms}).tables())
-            report.tell(store.folder)
+            report.tell(found, store.folder)
     for failure in failures:
         print(f"{PROGRAM}: {failure}", file=sys.stderr)
     return 1 if failures else 0

@@ -60,7 +60,7 @@ def _report(options: argparse.Namespace) -> int:
 
         print(f"{write_cards(found, options.cards)} cards of {options.cards} say what was measured")
     report.show(found.tables())
-    report.tell(into)
+    report.tell(found, into)
     return 0
 
 
