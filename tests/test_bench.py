@@ -212,6 +212,15 @@ def test_baselines_that_a_second_bench_asks_for_are_compared(
     assert sum("wr_8_2" in title for title in quick) == 2  # not run again
 
 
+def test_a_bench_says_how_much_is_left(
+    settings: list[str], tmp_path: Path, quick: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--gin", "v1_m3", "--seeds", "3", "--store", str(tmp_path / "bench"), "--set", *settings]) == 0
+    told = [line.rpartition("; ")[2] for line in capsys.readouterr().out.splitlines() if "valid loss" in line]
+    assert [line.partition(" to go, about 0:00")[0] for line in told[:1] + told[2:5]] == ["1", "3", "2", "1"]
+    assert "to go" not in told[1] and "to go" not in told[5]
+
+
 def test_another_learning_rate_is_another_arm(
     settings: list[str], tmp_path: Path, quick: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

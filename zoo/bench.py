@@ -79,6 +79,21 @@ def threads(jobs: int) -> int:
     return max(1, mine // jobs)
 
 
+class Left:
+    """How much of a number of runs is still to come."""
+
+    def __init__(self, runs: int) -> None:
+        self.runs = runs
+        self.ended = itertools.count(1)
+        self.began = time.monotonic()
+
+    def after_one(self) -> str:
+        """… now that one more has ended."""
+        ended = next(self.ended)
+        rest, each = self.runs - ended, (time.monotonic() - self.began) / ended
+        return f"; {rest} to go, about {summaries.duration(rest * each)}" if rest else ""
+
+
 class Pool:
     """Runs side by side, each with its share of the cores."""
 
@@ -92,6 +107,7 @@ class Pool:
         self.stopping = False
         self.failures: list[str] = []
         self.failed: set[str] = set()  # arms
+        self.left = Left(0)
 
     def run(self, wanted: Sequence[Job]) -> None:
         """Train what is missing."""
@@ -118,6 +134,12 @@ class Pool:
             self.say(
                 f"the code of {names} has changed since these runs; they are used as they are, --again runs them again"
             )
+        self._train_all(todo)
+
+    def _train_all(self, todo: Sequence[Job]) -> None:
+        if todo:
+            self.say(f"{len(todo)} runs to train, {self.jobs} at a time")
+        self.left = Left(len(todo))
         self._each(todo, self._train)
 
     def test(self, wanted: Sequence[Job]) -> None:
@@ -128,7 +150,7 @@ class Pool:
         gone = [job for job in left if not begun(self._folder(job))]
         if gone:
             self.say(f"{len(gone)} runs have not been on the test split and their folders are gone: they are run again")
-            self._each(gone, self._train)
+            self._train_all(gone)
         if left:
             self.say(f"the test split, for {len(left)} runs")
         self._each([left[i :: self.jobs] for i in range(self.jobs) if left[i :: self.jobs]], self._test)
@@ -169,6 +191,7 @@ class Pool:
 
     def _train(self, job: Job) -> None:
         if self.stopping or job.arm.id in self.failed:
+            self.left.after_one()
             return
         folder = self._folder(job)
         began = time.monotonic()
@@ -184,10 +207,11 @@ class Pool:
         except ZooError as error:
             self.failed.add(job.arm.id)
             self._fail(error)
+            self.left.after_one()
             return
         self.store.append(result)
         loss = "diverged" if result.status == "diverged" else f"valid loss {result.valid_loss:.4f}"
-        self.say(f"{job.title}: {loss}, {time.monotonic() - began:,.0f} s")
+        self.say(f"{job.title}: {loss}, {time.monotonic() - began:,.0f} s{self.left.after_one()}")
 
     def _is_another(self, folder: Path, job: Job) -> bool:
         """Whether the run that was begun there is not the one that is wanted."""
