@@ -13,7 +13,7 @@ from environment import Environment
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs/writing-a-method.md"
-SLOW = ("pytest", "zoo-bench")  # commands that take more than half a minute
+SLOW = ("pytest", "zoo-bench", "zoo-report")  # commands that take more than half a minute, and what needs them
 TRAINING = ("zoo-train", "zoo-bench")  # … and those that get a smaller corpus here
 
 
@@ -69,6 +69,7 @@ def test_the_page_from_top_to_bottom(tmp_path: Path, slow: bool) -> None:
             raise AssertionError(f"{PAGE.name}:{snippet.line}: {error}") from None
     told = environment.run("zoo-plugins", "show", "rezero")
     assert "residual.rezero of rezero 0.1.0" in told and "start" in told
+    assert ("against the plain block" in told) == slow
 
 
 def test_what_the_page_calls_public_is_there() -> None:
