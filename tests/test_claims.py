@@ -18,7 +18,7 @@ IDS = set(OURS)
 
 def told_of(id: str, runs: list[Result]) -> str:
     report = Report.of(runs)
-    return "; ".join(map(str, claims.checked(next(arm for arm in report.arms if arm.id == id), report)))
+    return claims.told(claims.checked(next(arm for arm in report.arms if arm.id == id), report))
 
 
 @pytest.mark.parametrize("id", sorted(IDS))
@@ -109,7 +109,7 @@ def test_a_claim_on_methods_together(monkeypatch: pytest.MonkeyPatch) -> None:
         (3, "about baseline", "about baseline: **contradicted**"),
         (1, "diverges", "diverges: **in 1 of 3 seeds**"),
         (3, "diverges", "diverges: **holds**"),
-        (0, "diverges", "diverges: **contradicted**"),
+        (0, "diverges", "diverges: **not seen in 10 steps**"),
     ],
 )
 def test_what_diverges_is_worse(monkeypatch: pytest.MonkeyPatch, lost: int, relation: str, told: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 
@@ -58,6 +59,13 @@ def test_bootstrap_is_repeatable_and_brackets_the_mean() -> None:
     low, high = bootstrap(values)
     assert (low, high) == bootstrap(values)
     assert min(values) <= low < 0.25 < high <= max(values)
+
+
+def test_bootstrap_comes_near_to_every_resample_there_is() -> None:
+    values = [0.1, 0.35, 0.2, 0.45]
+    exact = sorted(sum(drawn) / 4 for drawn in itertools.product(values, repeat=4))
+    wanted = exact[math.floor(0.025 * len(exact))], exact[math.ceil(0.975 * len(exact)) - 1]
+    assert bootstrap(values) == pytest.approx(wanted, abs=0.02)
 
 
 @pytest.mark.parametrize(("n", "questions"), [(2, 1), (3, 1), (3, 30), (5, 7)])

@@ -286,3 +286,13 @@ def test_a_report_on_some_arms_is_corrected_as_the_whole() -> None:
         results += [result(f"other{i}", s, 3.0 + s / 10 + (-1) ** s * 0.01) for s in (1, 2, 3)]
     some = report.Report.of(results).only({"m", "baseline"})
     assert [c.verdict for c in some.comparisons] == ["no difference shown"] and len(some.arms) == 2
+
+
+def test_what_leaks_or_diverges_is_no_question_for_the_losses() -> None:
+    alone = compare(study(-0.1))[0]
+    results = study(-0.1) + [result("leak", s, 1.0 + s / 10, causal=False) for s in (1, 2, 3)]
+    results += [result("gone", s, None if s == 1 else 3.0) for s in (1, 2, 3)]
+    found = {c.name: c for c in compare(results)}
+    assert found["m"].p_holm == alone.p_holm and found["m"].detectable == alone.detectable
+    assert [found[name].verdict for name in ("leak", "gone")] == ["leaks", "diverged"]
+    assert math.isnan(found["leak"].p_holm) and math.isnan(found["gone"].p_holm)

@@ -101,40 +101,45 @@ def holds(relation: str, found: Paired) -> str:
 
 
 class Outcome(NamedTuple):
-    """How a clause of a claim stands."""
+    """How one thing stands that is claimed."""
 
-    clause: str
+    relation: str
+    what: str  # it is a relation to; may be empty
     found: str  # holds, contradicted, open, …
 
-    def __str__(self) -> str:
-        return f"{self.clause}: **{self.found}**"
+
+def told(outcomes: Sequence[Outcome]) -> str:
+    """In words; what was found alike is named together."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for relation, what, found in outcomes:
+        together.setdefault((relation, found), []).append(what)
+    return "; ".join(
+        f"{relation} {', '.join(names)}".rstrip() + f": **{found}**" for (relation, found), names in together.items()
+    )
 
 
 def checked(method: ArmResults, report: Report) -> list[Outcome]:
-    """How every clause of a method's claim stands."""
-    told = []
+    """How everything stands that is claimed of a method."""
+    outcomes = []
     others = {a.first.name: a for a in report.arms if a.first.match == "method" and a.place == method.place}
     others |= {a.first.name: a for a in report.arms if a.id == method.place}  # "baseline"
     for claim in claims(method.first.name):
         if isinstance(claim, Ends):
-            told += ends(method, claim)
-            continue
-        relation, names = claim
-        if relation == "diverges":
-            told.append(Outcome("diverges", diverges(method)))
-            continue
-        outcomes: dict[str, list[str]] = {}
-        for name in names:
-            outcomes.setdefault(stands(relation, method, others.get(name)), []).append(name)
-        told += [Outcome(f"{relation} {', '.join(names)}", found) for found, names in outcomes.items()]
-    return told
+            outcomes += ends(method, claim)
+        elif claim.relation == "diverges":
+            outcomes.append(Outcome("diverges", "", diverges(method)))
+        else:
+            outcomes += [
+                Outcome(claim.relation, name, stands(claim.relation, method, others.get(name))) for name in claim.others
+            ]
+    return outcomes
 
 
 def diverges(method: ArmResults) -> str:
-    """Whether a claim to do so holds."""
-    if 0 < method.diverged < len(method.runs):
-        return f"in {method.diverged} of {len(method.runs)} seeds"
-    return "holds" if method.diverged else "contradicted"
+    """Whether a claim to do so holds. That it does not within some steps does not contradict it."""
+    if not method.diverged:
+        return f"not seen in {max(run.steps for run in method.runs):,} steps"
+    return "holds" if method.diverged == len(method.runs) else f"in {method.diverged} of {len(method.runs)} seeds"
 
 
 def stands(relation: str, method: ArmResults, other: ArmResults | None) -> str:
@@ -156,14 +161,12 @@ def ends(method: ArmResults, claim: Ends) -> list[Outcome]:
     """How a claim on what is learned stands, layer by layer, with the mean of each over the seeds."""
     runs = [run.probes.get(claim.probe, {}) for run in method.finished]
     layers = sorted({int(layer) for run in runs for layer in run})
-    outcomes: dict[str, list[str]] = {}
+    found = []
     for layer in layers[: (len(layers) + 1) // 2] if claim.early else layers:
         values = [_mean(run[str(layer)]) for run in runs if str(layer) in run]
-        found = paired(values, [claim.bound] * len(values))
-        outcomes.setdefault(holds(claim.side, found), []).append(f"{layer} ({_mean(values):.2f})")
-    if not outcomes:
-        return [Outcome(str(claim), "not measured")]
-    return [Outcome(f"{claim} in layer {', '.join(where)}", found) for found, where in outcomes.items()]
+        bound = paired(values, [claim.bound] * len(values))
+        found.append(Outcome(f"{claim} in layer", f"{layer} ({_mean(values):.2f})", holds(claim.side, bound)))
+    return found or [Outcome(str(claim), "", "not measured")]
 
 
 def _mean(value: float | Sequence[float]) -> float:

@@ -144,7 +144,7 @@ def verdicts(comparisons: Sequence[Comparison]) -> Table:
                 chance(d.p),
                 chance(c.p_holm),
                 number(c.detectable, ".4f"),
-                f"{c.off_by:+.3%}",
+                "–" if c.match == "none" else f"{c.off_by:+.3%}",
                 c.verdict,
             )
         )
@@ -241,11 +241,14 @@ def noise(found: Sequence[Twins]) -> Table:
 
 INTRODUCTION = (
     "Losses are nats a token on the test split (validation, where there is none); differences are method − baseline over"
-    " paired seeds, so negative is better. A verdict asks for p < 0.05 after Holm's correction over the methods of a table."
-    " “Could show” is the smallest true difference that these seeds would have shown four times of five, whatever the other"
-    " methods of the table show. Times are those of the fastest tenth of each arm's stretches of training, as other work on the"
-    " machine only slows. Memory is the most that a run's whole process held, on a GPU what its tensors did: of a small"
-    " model on a CPU most of it is the libraries'."
+    " paired seeds, so negative is better. A verdict asks for p < 0.05 after Holm's correction over the methods of a suite"
+    " that were asked the same. “Could show” is the smallest true difference that these seeds would have shown four times"
+    " of five, whatever the other methods show, by the deviation that they happened to have; a difference that was shown"
+    " and is smaller is likely to be overrated. Of few seeds the bootstrap interval is too narrow: of three it goes from"
+    " the least difference to the largest. “Match is off by” is what the baseline has more or less than the method. Times"
+    " compare the speeds that a tenth of each arm's stretches of training exceed, as other work on the machine only slows;"
+    " what is left of it is some per cent. Memory is the most that a run's whole process held, on a GPU what its tensors"
+    " did: of a small model on a CPU most of it is the libraries'."
 )
 
 

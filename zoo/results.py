@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
-from zoo.claims import checked, claim
+from zoo.claims import checked, claim, told
 from zoo.errors import ZooError
 from zoo.files import write_atomically
 from zoo.report import INTRODUCTION, MATCHES, Report, Table, by_method, caveats, number, order, size
@@ -21,10 +21,14 @@ HEAD = """\
 Made from `results.jsonl` by `zoo-report STORE --results RESULTS.md`; the runs behind it by `zoo-bench --suite NAME`.
 """
 ON_CLAIMS = """\
-Whether a claim holds is told by the 95 % interval of the paired difference from what the claim names, each on its own:
-*holds* when the interval lies on the claimed side, *contradicted* when it lies on the other, *open* when it has zero in it.
-Where no width of FFN matches better, the plain block is matched as it is (“the same”). A small model and few tokens: a
-claim that does not hold here may hold elsewhere, and the other way round.
+Behind ± is half of the 95 % interval (t), of one question alone. Whether a claim on the loss holds is told by that interval
+of the difference from what the claim names, so it may hold where the verdict, which allows for all questions of the suite,
+says that no difference was shown: *holds* when the interval lies on the claimed side, *contradicted* when it lies on the
+other, *open* when it has zero in it. Of “about”, “no better than” and “no worse than” such an interval is *not
+contradicted*, and what leaks makes a claim *void*. A claim on a learned value is held against its mean over the seeds in
+the same way, layer by layer. “baseline” is the plain block, also of a method with more parameters. Where no width of FFN
+matches better, the plain block is matched as it is (“the same”). A small model and few tokens: a claim that does not hold
+here may hold elsewhere, and the other way round.
 """
 VERDICTS = ("better", "no difference shown", "worse")  # what is neither has a column of its own
 WIDTH = 112  # of a card
@@ -42,9 +46,9 @@ def results_page(report: Report) -> str:
         rows = []
         for found in by_method(here):
             method = found[0].method
-            outcomes = "; ".join(map(str, checked(method, report))) or "–"
+            outcomes = told(checked(method, report)) or "–"
             claimed = claim(method.first.name).replace("|", "/")
-            rows.append((method.first.name, claimed, *(_told(found, match) for match in matches), outcomes))
+            rows.append((method.first.name, claimed, *(_against(found, match) for match in matches), outcomes))
         lines.append(Table(f"{host.capitalize()} host{size(here[0].plain)}", head, tuple(rows)).markdown())
     lines += [table.markdown() for table in report.tables()]
     return "\n".join(lines)
@@ -67,11 +71,11 @@ def tally(report: Report) -> str:
     """How the claims stand, counted."""
     methods = {arm.id: arm for arm in report.arms if arm.first.match == "method"}
     found = Counter(outcome.found for arm in methods.values() for outcome in checked(arm, report))
-    told = ", ".join(f"*{outcome}* {count}" for outcome, count in found.most_common())
-    return f"The {found.total()} outcomes of the claims that can be checked: {told}." if found else ""
+    counts = ", ".join(f"*{outcome}* {count}" for outcome, count in found.most_common())
+    return f"Of {found.total()} claims that can be checked: {counts}." if found else ""
 
 
-def _told(found: Sequence[Comparison], match: str) -> str:
+def _against(found: Sequence[Comparison], match: str) -> str:
     """What came of comparing a method with its baseline of this match."""
     for c in found:
         if c.match == match:
@@ -95,6 +99,8 @@ def conditions(report: Report) -> str:
     entropy = sorted({round(run.unigram_entropy, 3) for run in runs if math.isfinite(run.unigram_entropy)})
     machines = sorted({name for run in runs if (name := run.versions.get("machine", {}).get("processor"))})
     ran_on = f"; run on {', '.join(machines)}" if machines else ""
+    commits = {commit for run in runs if (commit := (run.versions.get("git") or {}).get("commit"))}
+    ran_on += f", by {len(commits)} commits of the code" if len(commits) > 1 else ""
     return (
         f"{len(runs)} runs; plain models of {_list(sizes)} parameters, trained on {_list(tokens)} tokens of"
         f" {' and '.join(sorted({corpus(run) for run in runs}))}; unigram entropy of the validation split"
@@ -133,11 +139,11 @@ def with_measured(card: str, text: str) -> str:
 
 def measured(report: Report) -> Mapping[str, str]:
     """For each method what a card says of it; combinations are on no card."""
-    told: dict[str, list[str]] = {}
+    paragraphs: dict[str, list[str]] = {}
     for found in by_method(report.comparisons):
         method = found[0].method
-        told.setdefault(method.first.name, []).append(_paragraph(method, found, report))
-    return {name: "\n".join(paragraphs) for name, paragraphs in told.items()}
+        paragraphs.setdefault(method.first.name, []).append(_paragraph(method, found, report))
+    return {name: "\n".join(each) for name, each in paragraphs.items()}
 
 
 def _paragraph(method: ArmResults, found: Sequence[Comparison], report: Report) -> str:
@@ -150,8 +156,8 @@ def _paragraph(method: ArmResults, found: Sequence[Comparison], report: Report) 
     scale = f"{first.host} host{size(plain)} of {corpus(first)}, learning rate {first.lr:.2g}{rates}"
     lines = textwrap.wrap(f"{scale[0].upper()}{scale[1:]}; nats a token, method − baseline:", WIDTH)
     for match in MATCHES:
-        if (told := _told(found, match)) != "–":
-            lines += textwrap.wrap(f"- against {MATCHES[match]}: {told}", WIDTH, subsequent_indent="  ")
-    if outcomes := "; ".join(map(str, checked(method, report))):
+        if (came := _against(found, match)) != "–":
+            lines += textwrap.wrap(f"- against {MATCHES[match]}: {came}", WIDTH, subsequent_indent="  ")
+    if outcomes := told(checked(method, report)):
         lines += textwrap.wrap(f"- claims: {outcomes}", WIDTH, subsequent_indent="  ")
     return "\n".join(lines) + "\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -66,11 +65,12 @@ def detectable(n: int, deviation: float, questions: int) -> float:
 
 def bootstrap(differences: Sequence[float]) -> tuple[float, float]:
     """The percentile interval of the mean; always the same for the same values."""
-    source = random.Random(0)
-    n = len(differences)
-    means = sorted(statistics.fmean(source.choices(differences, k=n)) for _ in range(RESAMPLES))
+    import numpy
+
+    drawn = numpy.random.default_rng(0).choice(numpy.asarray(differences), (RESAMPLES, len(differences)))
+    means = numpy.sort(drawn.mean(axis=1))
     tail = (1 - CONFIDENCE) / 2
-    return means[math.floor(tail * RESAMPLES)], means[math.ceil((1 - tail) * RESAMPLES) - 1]
+    return float(means[math.floor(tail * RESAMPLES)]), float(means[math.ceil((1 - tail) * RESAMPLES) - 1])
 
 
 def holm(values: Sequence[float]) -> list[float]:

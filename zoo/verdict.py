@@ -109,6 +109,11 @@ class Comparison(NamedTuple):
         return self.suite, self.method.first.host, self.method.place, self.match
 
     @property
+    def chance(self) -> float:
+        """p, of what the losses have to answer: not of a method that leaks or diverges."""
+        return math.nan if leaks(self.method) or self.method.diverged else self.difference.p
+
+    @property
     def split(self) -> Split:
         return common_split(self.method, self.baseline)
 
@@ -173,10 +178,11 @@ def compare(results: Sequence[Result], known: Known = NOTHING_KNOWN) -> list[Com
     for i, each in enumerate(asked):
         families.setdefault(each.family, []).append(i)
     for members in families.values():
-        questions = sum(asked[i].difference.n > 1 for i in members)
-        for i, p in zip(members, holm([asked[i].difference.p for i in members]), strict=True):
+        chances = [asked[i].chance for i in members]
+        questions = sum(not math.isnan(p) for p in chances)
+        for i, p in zip(members, holm(chances), strict=True):
             one = asked[i]
-            least = detectable(one.difference.n, one.difference.deviation, questions)
+            least = detectable(one.difference.n, one.difference.deviation, max(1, questions))
             told = verdict(one.method, one.baseline, one.difference, p)
             asked[i] = one._replace(p_holm=p, detectable=least, verdict=told)
     return asked
