@@ -381,13 +381,13 @@ def test_a_plan_counts_what_is_missing(
             [cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith(("| base", "| v1"))
         ]
 
-    assert [row[6:9] for row in plan()] == [["3", "3", "0.7 min"]] * 2  # 10 s and 4 steps each
+    assert [row[6:9] for row in plan()] == [["3", "3", "0:42"]] * 2  # 10 s and 4 steps each
     assert plan()[1][9] == "parameters +0.000%, flops +0.000%"
     assert main([*command, "suite.lrs = (0.5, 1.0)"]) == 0
     capsys.readouterr()
     assert [row[7] for row in plan()] == ["2", "2"]
     assert [row[7] for row in plan("suite.lrs = (0.5, 1.0)")] == ["0", "0"]
-    assert [row[7] for row in plan("suite.lrs = (0.5, 2.0)")] == ["1", "1"]
+    assert [row[7] for row in plan("suite.lrs = (0.5, 2.0)")] == ["1 to 3", "1 to 3"]  # should 2.0 be the better one
     assert len(quick) == 9
 
 
@@ -431,6 +431,15 @@ def test_the_training_curve_has_the_time_it_took() -> None:
         (["--suite", "v11"], "v11"),
         (["--gin", "v1_m3", "--jobs", "0"], "--jobs"),
         (["--gin", "v1_m3", "--seeds", "0"], "at least 1"),
+        (["--gin", "v1_m3", "--lrs", "1,1e999"], "write numbers"),
+        (["--gin", "v1_m3", "--lrs", "1,1"], "each once"),
+        (["--gin", "v1_m3", "--lrs", "abc"], "--lrs 'abc': write numbers"),
+        (["--gin", "v1_m3", "--lrs", ""], "--lrs '': name one or several"),
+        (["--methods", "v1_m3,"], "--methods 'v1_m3,': name one or several"),
+        (["--suite", "v11"], "there is no suite v11 (nearest: v1"),
+        (["--suite", "no/such.gin"], "there is no suite no/such.gin"),
+        (["--gin", "v1_m3", "--set", "train.seed = 7"], "not train.seed"),
+        (["--gin", "v1_m3", "--set", "data.corpus = 'no/such/text'"], "no/such/text"),
         (["--gin", "v1_m3", "--lrs", "-1"], "positive"),
         (["--gin", "v1_m33"], "v1_m3"),
         (["--suite", "v1", "--gin", "hosts/parallel"], "bind suite.hosts"),

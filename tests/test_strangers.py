@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -180,9 +181,12 @@ def test_a_strangers_plugins(environment: Environment, corpus: str) -> None:
 
         environment.run("zoo-train", "--gin", "good_method", *SHORT, corpus, "--run", "run")
         made_with = json.loads((work / "run/versions.json").read_text())
-        assert made_with["plugins"] == [
-            {"slot": "temporal_mixing", "id": "good_method", "distribution": "good-method", "version": "0.1.0"}
-        ]
+        (plugin,) = made_with["plugins"]
+        (written,) = {file.read_bytes() for file in work.glob("good-method/**/method.py")}
+        assert plugin.pop("code") == hashlib.sha256(written).hexdigest()[:16]
+        assert plugin == {
+            "slot": "temporal_mixing", "id": "good_method", "distribution": "good-method", "version": "0.1.0",
+        }  # fmt: skip
         told = environment.run("zoo-train", "--gin", "bad_method", *SHORT, corpus, code=2)
         assert "residual.bad_method of bad-method 0.1.0 is broken: ModuleNotFoundError" in told
         assert "Traceback" in told and "bad_method/method.py" in told

@@ -7,9 +7,11 @@ import functools
 import itertools
 import math
 import os
+import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -21,12 +23,15 @@ from zoo import corpus, heldout, records, summary as summaries
 from zoo.arms import Arm, Job, plan
 from zoo.errors import ZooError
 from zoo.files import write_atomically
-from zoo.folder import begun, operative, versions
+from zoo.folder import begun, operative, versions, wait_until_free
 from zoo.gin_values import changed
+from zoo.stop import BENCH
 from zoo.store import Point, Result, Store, best_factor
 from zoo.suite import Suite
 
 Say = Callable[[str], None]
+STOPS = (signal.SIGTERM, signal.SIGHUP)
+PATIENCE = 60.0  # seconds for a run that an earlier bench left behind to save and stop
 T = TypeVar("T")
 
 
@@ -37,7 +42,10 @@ def run(arms: Sequence[Arm], suite: Suite, store: Store, jobs: int, say: Say, ag
     """
     pool = Pool(store, jobs, say, again)
     pool.run(plan(arms, suite))
-    rates = {arm.id: best(store.read().values(), arm, suite) for arm in arms}
+    results = list(store.read().values())
+    rates = {arm.id: best(results, arm, suite) for arm in arms}
+    for arm in arms:
+        elsewhere(results, arm, suite, say)
     pool.run([Job(arm, seed, rates[arm.id]) for arm in arms for seed in range(2, suite.seeds + 1)])
     pool.test([Job(arm, seed, rates[arm.id]) for arm in arms for seed in range(1, suite.seeds + 1)])
     return pool.failures
@@ -48,6 +56,18 @@ def best(results: Iterable[Result], arm: Arm, suite: Suite) -> float:
     mine = [r for r in results if r.arm == arm.id and r.lr_factor in suite.lrs]
     factor = best_factor([r for r in mine if not outdated(r, Job(arm, r.seed, r.lr_factor))])
     return suite.lrs[0] if factor is None else factor
+
+
+def elsewhere(results: Sequence[Result], arm: Arm, suite: Suite, say: Say) -> None:
+    """Say so if an earlier bench of this store found a better rate than this one's: the report takes that."""
+    tried = tuple(sorted({run.lr_factor for run in results if run.arm == arm.id and run.seed == 1} | set(suite.lrs)))
+    found = best(results, arm, replace(suite, lrs=tried))
+    if found not in suite.lrs:
+        rates = ",".join(f"{factor:g}" for factor in tried)
+        say(
+            f"{arm.name} ({arm.match}, {arm.host}) did better at lr × {found:g} in this store, and the report shows it there:"
+            f" --lrs {rates} runs all seeds at the best rate"
+        )
 
 
 def outdated(result: Result, job: Job) -> list[str]:
@@ -66,6 +86,12 @@ def fingerprint(arm: Arm) -> str:
     """Of the corpus that the arm reads, as it is now."""
     values = {**arm.defaults, **arm.values}
     return _fingerprint(values["data.corpus"], values["data.format"], values["data.text_key"])
+
+
+def check_corpora(arms: Iterable[Arm]) -> None:
+    """Read what the arms will read, so that a text that is not there is told before anything starts."""
+    for arm in arms:
+        fingerprint(arm)
 
 
 @functools.cache
@@ -103,7 +129,7 @@ class Pool:
         self.say = say
         self.again = again
         self.threads = threads(jobs)
-        self.children: set[subprocess.Popen[str]] = set()
+        self.children: set[subprocess.Popen[bytes]] = set()
         self.stopping = False
         self.failures: list[str] = []
         self.failed: set[str] = set()  # arms
@@ -112,6 +138,7 @@ class Pool:
     def run(self, wanted: Sequence[Job]) -> None:
         """Train what is missing."""
         have = self.store.read()
+        wanted = [job for job in wanted if job.arm.id not in self.failed]
         todo = []
         others: set[str] = set()  # methods with other code
         for job in {job.key: job for job in wanted}.values():
@@ -138,7 +165,7 @@ class Pool:
 
     def _train_all(self, todo: Sequence[Job]) -> None:
         if todo:
-            self.say(f"{len(todo)} runs to train, {self.jobs} at a time")
+            self.say(f"runs to train: {len(todo)}, {self.jobs} at a time")
         self.left = Left(len(todo))
         self._each(todo, self._train)
 
@@ -172,17 +199,18 @@ class Pool:
 
     @contextlib.contextmanager
     def _stopped_with_us(self) -> Iterator[None]:
-        """SIGTERM to the bench is an interrupt: its runs save and stop."""
-        import signal
+        """SIGTERM to the bench is an interrupt, and so is a terminal that is closed: its runs save and stop."""
 
         def stop(*_: Any) -> None:
             raise KeyboardInterrupt
 
-        before = signal.signal(signal.SIGTERM, stop)
+        wanted = [number for number in STOPS if signal.getsignal(number) != signal.SIG_IGN]  # nohup is to be obeyed
+        before = {number: signal.signal(number, stop) for number in wanted}
         try:
             yield
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def _interrupt(self) -> None:
         for child in list(self.children):
@@ -194,6 +222,7 @@ class Pool:
             self.left.after_one()
             return
         folder = self._folder(job)
+        wait_until_free(folder, PATIENCE)
         began = time.monotonic()
         if begun(folder) and self._is_another(folder, job):
             set_aside(folder)
@@ -239,34 +268,34 @@ class Pool:
 
     def _fail(self, error: ZooError) -> None:
         self.failures.append(str(error))
-        self.say(str(error))
+        self.say(str(error).splitlines()[0])
 
     def _folder(self, job: Job) -> Path:
         return self.store.folder / "runs" / f"{job.arm.name}-s{job.seed}-{job.key[:8]}"
 
     def _process(self, command: Sequence[str], title: str) -> None:
         """A Python module in a process of its own. A failure carries the last lines that it printed."""
-        child = subprocess.Popen(
-            [sys.executable, "-m", *command],
-            env=environment(self.threads),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-        self.children.add(child)
-        if self.stopping:  # between the last look and now
-            child.terminate()
-        try:
-            _, error = child.communicate()
-        finally:
-            self.children.discard(child)
-        if self.stopping:
-            raise KeyboardInterrupt
-        if child.returncode:
-            last = "\n".join(error.strip().splitlines()[-12:])
-            raise ZooError(f"{title} failed ({child.returncode}):\n{last}")
+        with tempfile.TemporaryFile("w+", errors="replace") as printed:  # a pipe would break with the bench
+            child = subprocess.Popen(
+                [sys.executable, "-m", *command],
+                env={**environment(self.threads), BENCH: str(os.getpid())},
+                stdout=subprocess.DEVNULL,
+                stderr=printed,
+                start_new_session=True,
+            )
+            self.children.add(child)
+            if self.stopping:  # between the last look and now
+                child.terminate()
+            try:
+                child.wait()
+            finally:
+                self.children.discard(child)
+            if self.stopping:
+                raise KeyboardInterrupt
+            if child.returncode:
+                printed.seek(0)
+                last = "\n".join(printed.read().strip().splitlines()[-12:])
+                raise ZooError(f"{title} failed ({child.returncode}):\n{last}")
 
 
 def environment(threads: int) -> dict[str, str]:
@@ -373,8 +402,6 @@ def pace(arm: Arm, threads: int) -> Pace:
 
 def time_steps(text: str) -> float:
     """Seconds of a training step on random tokens, without the first."""
-    import tempfile
-
     import torch
 
     from zoo import config
@@ -394,8 +421,15 @@ def time_steps(text: str) -> float:
     return min(times[1:]) * loaded.get("train.accumulate") * 1.1  # and the optimiser
 
 
-def missing(arm: Arm, suite: Suite, results: Mapping[str, Result]) -> int:
-    """How many of the arm's runs are not in the store: its rates on the first seed, the others at the best of them."""
-    rate = best(results.values(), arm, suite)
-    jobs = [*plan([arm], suite), *(Job(arm, seed, rate) for seed in range(2, suite.seeds + 1))]
-    return sum(job.key not in results or bool(outdated(results[job.key], job)) for job in jobs)
+def missing(arm: Arm, suite: Suite, results: Mapping[str, Result]) -> tuple[int, int]:
+    """How many of the arm's runs are not in the store: at least, and should another rate turn out to be the best."""
+
+    def count(jobs: Iterable[Job]) -> int:
+        return sum(job.key not in results or bool(outdated(results[job.key], job)) for job in jobs)
+
+    def others(rate: float) -> int:
+        return count(Job(arm, seed, rate) for seed in range(2, suite.seeds + 1))
+
+    first = count(plan([arm], suite))
+    rates = suite.lrs if first else (best(results.values(), arm, suite),)
+    return first + min(map(others, rates)), first + max(map(others, rates))

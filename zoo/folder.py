@@ -17,6 +17,7 @@ import fcntl
 import hashlib
 import json
 import shlex
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,20 @@ def opened(folder: Path, config: Config) -> Iterator[None]:
             yield
         finally:
             _leave(folder)
+
+
+def wait_until_free(folder: Path, seconds: float) -> None:
+    """Let a process that works there finish, for so long; whether it did, `opened` tells."""
+    until = time.monotonic() + seconds
+    while (folder / LOCK).exists():
+        with (folder / LOCK).open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError:
+                if time.monotonic() > until:
+                    return
+        time.sleep(0.2)
 
 
 def _leave(folder: Path) -> None:

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from zoo.stop import end_with_bench
+
 if TYPE_CHECKING:
     from zoo.data import Data
 
@@ -76,4 +78,5 @@ def main(folders: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    end_with_bench()
     sys.exit(main(sys.argv[1:]))

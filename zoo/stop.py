@@ -11,6 +11,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+BENCH = "ZOO_BENCH"  # in the environment of a run: the process that started it
 
 
 class Stop:
@@ -45,3 +46,16 @@ def _tell(number: int) -> None:
     again = "Ctrl-C again stops at once" if number == signal.SIGINT else "again stops at once"
     with contextlib.suppress(OSError):  # print could be interrupted while it prints
         os.write(2, f"{cursor}\n{signal.Signals(number).name}: finishing the step and saving; {again}\n".encode())
+
+
+def end_with_bench() -> None:
+    """Get SIGTERM should the bench die that started this process, however it dies: a run saves and stops. Linux alone."""
+    bench = os.environ.get(BENCH)
+    if bench is None or not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
+    if os.getppid() != int(bench):  # it is dead already
+        sys.exit(128 + signal.SIGTERM)

@@ -109,7 +109,7 @@ def read_results(file: Path) -> dict[str, Result]:
         return {}
     known = {entry.name for entry in fields(Result)}
     found: dict[str, Result] = {}
-    for line in file.read_text(encoding="utf-8").splitlines():
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             row: Any = json.loads(line)
         except json.JSONDecodeError:

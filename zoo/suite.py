@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -45,7 +46,7 @@ class Suite:
     def __post_init__(self) -> None:
         if self.seeds < 1:
             raise ConfigError(f"suite.seeds = {self.seeds} must be at least 1")
-        if not self.lrs or min(self.lrs) <= 0:
-            raise ConfigError(f"suite.lrs = {self.lrs} must be positive multiples of train.lr, at least one")
+        if not self.lrs or not all(0 < factor < math.inf for factor in self.lrs) or len(set(self.lrs)) < len(self.lrs):
+            raise ConfigError(f"suite.lrs = {self.lrs} must be positive multiples of train.lr, at least one, each once")
         if not self.hosts:
             raise ConfigError('suite.hosts must name "sequential", "parallel" or both')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import math
 import statistics
 import sys
 from collections.abc import Sequence
@@ -79,6 +80,7 @@ def _bench(options: argparse.Namespace) -> int:
     if options.plan:
         _plan(arms, suite, options)
         return 0
+    bench.check_corpora(arms)
     judged = {arm.id: arm.baselines for arm in arms if arm.match == "method"}
     store = Store(options.store)
     with store.held():
@@ -105,11 +107,13 @@ def chosen(options: argparse.Namespace) -> tuple[list[Arm], Suite]:
     bindings = list(options.set)
     if options.seeds is not None:
         bindings.append(f"suite.seeds = {options.seeds}")
-    if options.lrs:
-        bindings.append(f"suite.lrs = ({', '.join(options.lrs.split(','))},)")
+    if options.lrs is not None:
+        bindings.append(f"suite.lrs = {rates(options.lrs)}")
     loaded = config.load(files, bindings)
     suite: Suite = loaded.build("suite")
-    names = tuple(options.methods.split(",")) if options.methods else suite.methods
+    names = suite.methods if options.methods is None else listed("--methods", options.methods)
+    if loaded.get("train.seed") != 1:
+        raise ConfigError("a bench gives its runs the seeds 1, 2, …: bind suite.seeds, or --seeds N, not train.seed")
     named = options.suite or "suite.hosts" in loaded.values
     if named and "model.parallel" in loaded.values:
         raise ConfigError("a suite says where its methods stand: bind suite.hosts in place of model.parallel")
@@ -130,29 +134,64 @@ def chosen(options: argparse.Namespace) -> tuple[list[Arm], Suite]:
     return list(found.values()), suite
 
 
-def suite_file(name: str) -> str:
-    from zoo import config
+def listed(flag: str, text: str) -> tuple[str, ...]:
+    """What stands between the commas."""
+    from zoo.errors import ZooError
 
-    return name if Path(name).is_file() else str(config.find(f"suites/{name}"))
+    found = tuple(part.strip() for part in text.split(","))
+    if not all(found):
+        raise ZooError(f"{flag} {text!r}: name one or several, with commas between them")
+    return found
+
+
+def rates(text: str) -> tuple[float, ...]:
+    from zoo.errors import ZooError
+
+    try:
+        found = tuple(map(float, listed("--lrs", text)))
+    except ValueError:
+        found = ()
+    if not found or not all(map(math.isfinite, found)):
+        raise ZooError(f"--lrs {text!r}: write numbers with commas between them, as in --lrs 0.5,1,2")
+    return found
+
+
+def suite_file(name: str) -> str:
+    """Where a suite is that was named, or given by its path."""
+    from zoo import config
+    from zoo.errors import ConfigError, nearest
+    from zoo.plugins import project_gin
+
+    if Path(name).is_file():
+        return name
+    try:
+        return str(config.find(f"suites/{name}"))
+    except ConfigError as error:
+        known = sorted({path.stem for folder in project_gin() for path in folder.glob("suites/*.gin")})
+        raise ConfigError(
+            f"there is no suite {name}{nearest(name, known)}: name {', '.join(known)}, or the path of a Gin file"
+        ) from error
 
 
 def _plan(arms: Sequence[Arm], suite: Suite, options: argparse.Namespace) -> None:
     from zoo import bench
+    from zoo.errors import ZooError
     from zoo.report import Table, show
     from zoo.store import Store
+    from zoo.summary import duration
 
     kept, by_id = Store(options.store).read(), {arm.id: arm for arm in arms}
     plain = min(arms, key=lambda arm: arm.flops)
     pace = functools.cache(functools.partial(bench.pace, plain, bench.threads(options.jobs)))
-    rows, total = [], 0.0
+    rows, least, most = [], 0.0, 0.0
     for arm in arms:
-        missing = bench.missing(arm, suite, kept)
+        few, many = bench.missing(arm, suite, kept)
         took = [result.seconds for result in kept.values() if result.arm == arm.id and result.status == "finished"]
-        if took or not missing:
+        if took or not many:
             each = statistics.median(took) if took else 0.0
         else:
             each = pace().start + arm.steps * pace().step * arm.flops / plain.flops
-        total += missing * each
+        least, most = least + few * each, most + many * each
         off = [
             f"{kind} {by_id[id].spent.off_by(arm.spent, kind):+.3%}"
             for kind, id in arm.baselines.items()
@@ -162,8 +201,8 @@ def _plan(arms: Sequence[Arm], suite: Suite, options: argparse.Namespace) -> Non
             (arm.name, arm.match, arm.host, f"{arm.parameters:,}", f"{arm.flops:.3g}", str(arm.steps))
             + (
                 str(suite.seeds + len(suite.lrs) - 1),
-                str(missing),
-                f"{missing * each / 60:.1f} min",
+                _range(str(few), str(many)),
+                _range(duration(few * each), duration(many * each)),
                 ", ".join(off) or "–",
             )
         )
@@ -181,8 +220,18 @@ def _plan(arms: Sequence[Arm], suite: Suite, options: argparse.Namespace) -> Non
     )
     show([Table("Plan", head, tuple(rows))])
     print(
-        f"about {total / options.jobs / 3600:.1f} hours with {options.jobs} at a time, by what such runs took or would take"
+        f"about {_range(duration(least / options.jobs), duration(most / options.jobs))} with {options.jobs} at a time,"
+        " by what such runs took or would take"
     )
+    try:
+        bench.check_corpora(arms)
+    except ZooError as error:
+        print(f"… but not here: {error}")
+
+
+def _range(low: str, high: str) -> str:
+    """More is to be run where another learning rate than today's turns out to be the best."""
+    return low if low == high else f"{low} to {high}"
 
 
 def _say(text: str) -> None:

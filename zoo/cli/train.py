@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.cli.arguments import GinParser
+from zoo.stop import end_with_bench
 
 if TYPE_CHECKING:
     from zoo.config import Config
@@ -65,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     if argv is None:
         prepare_process()
+        end_with_bench()
     if "RANK" in os.environ:  # DDP is told that parameters may be unused, and would warn when none is
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from zoo.errors import ZooError
