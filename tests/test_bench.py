@@ -6,6 +6,10 @@ import dataclasses
 import json
 import math
 import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,7 @@ from zoo.bench import Pool, training_curve
 from zoo.cli import report as report_command
 from zoo.cli.bench import main
 from zoo.errors import ZooError
+from zoo.folder import wait_until_free
 from zoo.store import Store
 from zoo.suite import Suite
 from zoo.summary import Summary
@@ -210,6 +215,39 @@ def test_baselines_that_a_second_bench_asks_for_are_compared(
     assert main(command) == 0
     assert "against as many parameters" in capsys.readouterr().out
     assert sum("wr_8_2" in title for title in quick) == 2  # not run again
+
+
+def test_a_better_rate_of_an_earlier_bench_is_told(
+    settings: list[str], tmp_path: Path, quick: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["--gin", "v1_m3", "--seeds", "2", "--store", str(tmp_path / "bench"), "--set", *settings]
+    assert main([*command, "suite.lrs = (0.5, 1.0)"]) == 0  # earlier runs pretend to be better
+    assert "in this store" not in capsys.readouterr().out
+    assert main(command) == 0
+    told = capsys.readouterr().out
+    assert "v1_m3 (method, sequential) did better at lr × 0.5 in this store" in told and "--lrs 0.5,1 runs" in told
+
+
+def test_runs_end_with_their_bench(settings: list[str], tmp_path: Path) -> None:
+    """Killed outright, it leaves no process behind, and the same command goes on at once."""
+    store = tmp_path / "bench"
+    longer = [*settings, "train.steps = 4000", "train.validate_every = 4000", "train.save_every = 4000"]
+    command = [sys.executable, "-m", "zoo.cli.bench", "--gin", "v1_m3", "--seeds", "1", "--store", str(store)]
+    killed = subprocess.Popen([*command, "--set", *longer, "suite.baselines = ()"])
+    _until(lambda: any(store.glob("runs/*/metrics.jsonl")))
+    killed.kill()
+    killed.wait()
+    (folder,) = (store / "runs").iterdir()
+    with Store(store).held():  # nobody else is at work
+        wait_until_free(folder, 60.0)
+    assert json.loads((folder / "summary.json").read_text())["status"] == "interrupted"
+
+
+def _until(done: Callable[[], bool], seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.1)
 
 
 def test_a_bench_says_how_much_is_left(

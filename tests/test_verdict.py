@@ -296,3 +296,54 @@ def test_what_leaks_or_diverges_is_no_question_for_the_losses() -> None:
     assert found["m"].p_holm == alone.p_holm and found["m"].detectable == alone.detectable
     assert [found[name].verdict for name in ("leak", "gone")] == ["leaks", "diverged"]
     assert math.isnan(found["leak"].p_holm) and math.isnan(found["gone"].p_holm)
+
+
+# --- what a report does to a folder and a terminal
+
+
+def test_a_report_takes_away_only_what_an_earlier_one_wrote(tmp_path: Path) -> None:
+    mine = [tmp_path / "figures" / "mine.svg", tmp_path / "tensorboard" / "my" / "events.out.tfevents.1"]
+    mine.append(tmp_path / "tensorboard" / "notes.txt")
+    for file in mine:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("mine")
+    report.write(report.Report.of([r for r in study(-0.1, key="0123456789") if r.seed < 3]), tmp_path)
+    before = set((tmp_path / "figures").iterdir()) | set((tmp_path / "tensorboard").iterdir())
+    report.write(report.Report.of([dataclasses.replace(r, host="parallel") for r in study(-0.1)]), tmp_path)
+    after = set((tmp_path / "figures").iterdir()) | set((tmp_path / "tensorboard").iterdir())
+    assert all(file.read_text() == "mine" for file in mine)
+    assert not [path for path in before & after if "sequential" in path.name and "baseline" not in path.name]
+
+
+@pytest.mark.parametrize(("columns", "told"), [(80, False), (200, True)])
+def test_a_verdict_can_be_read_on_any_terminal(
+    columns: int, told: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    report.show([report.verdicts(report.Report.of(study(-0.1)).comparisons)])
+    out = capsys.readouterr().out
+    assert "-0.1000" in out and "better" in out and "…" in out  # of the interval
+    assert ("could show" in out) == told and ("more columns: in the report" in out) != told
+
+
+def test_places_that_look_alike_are_told_apart() -> None:
+    """The same method at another learning rate of its own: two tables, two rows beside an earlier report."""
+    other = [
+        dataclasses.replace(
+            r, key=f"{r.key} other", arm=f"{r.arm} other", baselines=dict.fromkeys(r.baselines, "baseline other")
+        )
+        for r in study(0.1)
+    ]
+    found = report.Report.of(study(-0.1) + other)
+    titles = [table.title for table in found.tables() if table.title.startswith("Verdicts")]
+    assert len(set(titles)) == 2 and all(title.endswith(("arm baseline", "arm baseline other")) for title in titles)
+    rows = report.changes(found, found).rows
+    assert [row[3] == row[4] for row in rows] == [True, True] and rows[0][3] != rows[1][3]
+
+
+def test_a_run_that_diverges_was_to_be_trained_as_long_as_the_others() -> None:
+    whole = {"settings": {"train.steps": "10"}}
+    results = [result("baseline", s, 3.0, **whole) for s in (1, 2)]
+    results += [result("m", s, None, steps=5, tokens=50, **whole) for s in (1, 2)]
+    assert {arm.spent.trained for arm in arms(results).values()} == {100}

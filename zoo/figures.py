@@ -74,8 +74,9 @@ def curves(panels: Sequence[Panel], against: str, title: str) -> Figure:
     figure = Figure(figsize=(width, height))  # laid out by hand: matplotlib would draw every panel several times for it
     figure.subplots_adjust(0.6 / width, 0.45 / height, 1 - 0.1 / width, 1 - 1.0 / height, wspace=0.07, hspace=0.25)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flatten().tolist()
-    for axes in grid[len(panels) :]:
-        axes.set_visible(False)
+    for place in range(len(panels), len(grid)):
+        grid[place].set_visible(False)
+        grid[place - columns].tick_params(labelbottom=True)  # now the lowest of its column
     for axes, panel in zip(grid, panels, strict=False):
         for arm in (*panel.baselines, panel.method):
             _curve(axes, arm, against)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import math
 import re
 import shlex
-import shutil
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -28,7 +28,9 @@ MATCHES = {
     "tokens": "as many FLOPs in all",
 }
 FIGURES = "figures"
+TENSORBOARD = "tensorboard"
 REPORT = "report"  # the run of TensorBoard that has figures and tables
+RUN = re.compile(r".+-s\d+-[0-9a-f]{6}")  # … and those of the runs
 SHOWN = 40  # runs that TensorBoard shows without being asked
 
 
@@ -38,6 +40,18 @@ class Table(NamedTuple):
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    brief: tuple[str, ...] = ()  # the columns to show where there is no room for all
+
+    @property
+    def width(self) -> int:
+        """Of the table as it is drawn on a terminal."""
+        longest = [max(map(len, column)) for column in zip(self.head, *self.rows, strict=True)]
+        return sum(longest) + 3 * len(longest) + 1
+
+    def shortened(self) -> Table:
+        kept = [self.head.index(name) for name in self.brief]
+        rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
+        return self._replace(head=self.brief, rows=rows, brief=())
 
     def markdown(self) -> str:
         lines = [f"## {self.title}", "", "| " + " | ".join(self.head) + " |", "|" + "---|" * len(self.head)]
@@ -76,7 +90,7 @@ class Report(NamedTuple):
         return self._replace(changes=changes(self, earlier))
 
     def tables(self) -> list[Table]:
-        found = [verdicts(of) for of in by_family(self.comparisons)]
+        found = _told_apart(by_family(self.comparisons))
         found.append(costs(self.comparisons))
         found.append(every_arm(self.arms))
         if self.twins:
@@ -144,14 +158,28 @@ def verdicts(comparisons: Sequence[Comparison]) -> Table:
                 chance(d.p),
                 chance(c.p_holm),
                 number(c.detectable, ".4f"),
+                " / ".join(dict.fromkeys(f"{arm.first.lr:.2g}" for arm in (c.method, c.baseline))),
                 "–" if c.match == "none" else f"{c.off_by:+.3%}",
                 c.verdict,
             )
         )
     head = ("method", "n", "loss", "baseline", "difference", "95 % (t)", "95 % (bootstrap)", "p", "p (Holm)")
     return Table(
-        f"Verdicts {against(comparisons[0])}", (*head, "could show", "match is off by", "verdict"), tuple(rows)
+        f"Verdicts {against(comparisons[0])}",
+        (*head, "could show", "learning rate", "match is off by", "verdict"),
+        tuple(rows),
+        brief=("method", "n", "difference", "95 % (t)", "p (Holm)", "verdict"),
     )
+
+
+def _told_apart(families: Sequence[Sequence[Comparison]]) -> list[Table]:
+    """A table for each family; what looks alike in its title is told apart by the plain model's arm."""
+    tables = [verdicts(of) for of in families]
+    titles = [table.title for table in tables]
+    return [
+        table._replace(title=f"{table.title}, arm {of[0].method.place}") if titles.count(table.title) > 1 else table
+        for table, of in zip(tables, families, strict=True)
+    ]
 
 
 def caveats(c: Comparison) -> str:
@@ -181,7 +209,7 @@ def every_arm(found: Sequence[ArmResults]) -> Table:
                 f"{first.lr:.2g}",
                 ", ".join(f"{factor:g}" for factor in sorted(arm.factors)),
                 f"{first.parameters:,}",
-                str(arm.spent.trained),
+                f"{arm.spent.trained:,}",
                 str(arm.diverged),
                 "no" if not first.causal else "yes",
             )
@@ -245,7 +273,8 @@ INTRODUCTION = (
     " that were asked the same. “Could show” is the smallest true difference that these seeds would have shown four times"
     " of five, whatever the other methods show, by the deviation that they happened to have; a difference that was shown"
     " and is smaller is likely to be overrated. Of few seeds the bootstrap interval is too narrow: of three it goes from"
-    " the least difference to the largest. “Match is off by” is what the baseline has more or less than the method. Times"
+    " the least difference to the largest. Two learning rates are the method's and the baseline's, each the best of those"
+    " that both had the choice of. “Match is off by” is what the baseline has more or less than the method. Times"
     " compare the speeds that a tenth of each arm's stretches of training exceed, as other work on the machine only slows;"
     " what is left of it is some per cent. Memory is the most that a run's whole process held, on a GPU what its tensors"
     " did: of a small model on a CPU most of it is the libraries'."
@@ -264,7 +293,8 @@ def _file(figure: str) -> str:
 
 STYLE = (
     "body{font:14px sans-serif;max-width:1100px;margin:2em auto}table{border-collapse:collapse}"
-    "td,th{border-bottom:1px solid #ddd;padding:3px 8px;text-align:right}td:first-child,th:first-child{text-align:left}"
+    "td,th{border-bottom:1px solid #ddd;padding:3px 8px;text-align:right;white-space:nowrap}"
+    "td:first-child,th:first-child{text-align:left}"
 )
 
 
@@ -320,18 +350,33 @@ def write(report: Report, folder: Path) -> None:
 
     drawn = figures(report)
     images = {name: svg(figure) for name, figure in drawn}
-    shutil.rmtree(folder / FIGURES, ignore_errors=True)
-    (folder / FIGURES).mkdir(parents=True)
+    _clear(folder)
+    (folder / FIGURES).mkdir(parents=True, exist_ok=True)
     for name, image in images.items():
         write_atomically(folder / FIGURES / _file(name), image)
     write_atomically(folder / "report.md", markdown(report, images))
     write_atomically(folder / "report.html", page(report, images.values()))
-    to_tensorboard(report, drawn, folder / "tensorboard")
+    to_tensorboard(report, drawn, folder / TENSORBOARD)
+
+
+def _clear(folder: Path) -> None:
+    """Take away what an earlier report wrote here, and nothing else."""
+    earlier = folder / "report.md"
+    if earlier.is_file():
+        for name in re.findall(rf"\]\(({FIGURES}/[^)/]+\.svg)\)", earlier.read_text(encoding="utf-8")):
+            (folder / name).unlink(missing_ok=True)
+    events = folder / TENSORBOARD
+    for file in events.glob("*/events.out.tfevents.*"):
+        if file.parent.name != REPORT and not RUN.fullmatch(file.parent.name):
+            continue
+        file.unlink()
+        with contextlib.suppress(OSError):  # something else is in it
+            file.parent.rmdir()
 
 
 def tell(report: Report, folder: Path) -> None:
     """Where the report is."""
-    events = folder / "tensorboard"
+    events = folder / TENSORBOARD
     print(f"report   {folder / 'report.html'}\nlook     tensorboard --logdir {shlex.quote(str(events))}")
     if sum(len(arm.runs) for arm in report.arms) >= SHOWN:
         figures = shlex.quote(str(events / REPORT))
@@ -344,7 +389,6 @@ def to_tensorboard(report: Report, drawn: Sequence[tuple[str, Figure]], folder: 
     """Figures and tables under `report`, and each run as a row of the HParams tab."""
     from torch.utils.tensorboard import SummaryWriter
 
-    shutil.rmtree(folder, ignore_errors=True)
     with SummaryWriter(str(folder / REPORT)) as writer:
         for table in report.tables():
             writer.add_text(table.title, table.markdown())
@@ -373,16 +417,23 @@ def _to_hparams(run: Result, folder: Path) -> None:
 
 def changes(now: Report, before: Report) -> Table:
     """What is different from an earlier report, comparison by comparison."""
+    old, new = _by_place(before.comparisons), _by_place(now.comparisons)
+    rows = []
+    for key in dict.fromkeys([*new, *old]):
+        was, is_now = old.get(key), new.get(key)
+        c = is_now or was
+        assert c is not None
+        rows.append((c.name, f"{c.method.first.host}{size(c.plain)}", c.match, _outcome(was), _outcome(is_now)))
+    return Table("Against the earlier results", ("method", "host", "match", "before", "now"), tuple(rows))
 
-    def which(c: Comparison) -> tuple[str, str, str]:
-        return c.name, f"{c.method.first.host}{size(c.plain)}", c.match
 
-    def told(c: Comparison | None) -> str:
-        return f"{number(c.difference.mean, '+.4f')} ({c.verdict}, n {c.difference.n})" if c else "–"
+def _by_place(comparisons: Sequence[Comparison]) -> dict[tuple[str, ...], Comparison]:
+    """By what they are about: the same arms, whatever has come to be known of them."""
+    return {(c.method.id, c.match): c for c in comparisons}
 
-    old, new = {which(c): c for c in before.comparisons}, {which(c): c for c in now.comparisons}
-    rows = tuple((*key, told(old.get(key)), told(new.get(key))) for key in [*new, *sorted(old.keys() - new.keys())])
-    return Table("Against the earlier results", ("method", "host", "match", "before", "now"), rows)
+
+def _outcome(c: Comparison | None) -> str:
+    return f"{number(c.difference.mean, '+.4f')} ({c.verdict}, n {c.difference.n})" if c else "–"
 
 
 def show(tables: Sequence[Table]) -> None:
@@ -397,7 +448,11 @@ def show(tables: Sequence[Table]) -> None:
 
     console = Console()
     for table in tables:
-        drawn = Drawn(*table.head, title=table.title, title_justify="left")
-        for row in table.rows:
+        fits = table.width <= console.width or not table.brief
+        shown = table if fits else table.shortened()
+        drawn = Drawn(title=shown.title, title_justify="left", caption=None if fits else "more columns: in the report")
+        for name in shown.head:
+            drawn.add_column(name, overflow="fold", no_wrap=name == shown.head[0])
+        for row in shown.rows:
             drawn.add_row(*row)
         console.print(drawn)

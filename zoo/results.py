@@ -94,7 +94,7 @@ def conditions(report: Report) -> str:
     """Size, tokens, corpus and machine of the runs, as far as they agree."""
     runs = [run for arm in report.arms for run in arm.runs]
     plain = [run for run in runs if run.match == "none"] or runs
-    tokens = sorted({run.tokens for run in plain})
+    tokens = sorted({run.budget for run in plain})
     sizes = sorted({run.parameters for run in plain})
     entropy = sorted({round(run.unigram_entropy, 3) for run in runs if math.isfinite(run.unigram_entropy)})
     machines = sorted({name for run in runs if (name := run.versions.get("machine", {}).get("processor"))})

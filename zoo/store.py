@@ -61,6 +61,12 @@ class Result:
     stamps: dict[str, Any]
 
     @property
+    def budget(self) -> int:
+        """The tokens that it was to be trained on; a run that diverges ends before."""
+        steps = int(self.settings.get("train.steps", self.steps))
+        return round(self.tokens / self.steps * steps) if self.steps else self.tokens
+
+    @property
     def loss(self) -> float:
         """What arms are compared by: the test split's loss, the validation split's where there is no test split."""
         value = self.valid_loss if self.test_loss is None else self.test_loss

@@ -38,7 +38,7 @@ class ArmResults(NamedTuple):
     @property
     def spent(self) -> Spent:
         """What it costs, unless it diverges."""
-        return Spent(self.first.parameters, self.first.flops, max(run.tokens for run in self.runs))
+        return Spent(self.first.parameters, self.first.flops, max(run.budget for run in self.runs))
 
     @property
     def factors(self) -> set[float]:
@@ -52,15 +52,15 @@ class ArmResults(NamedTuple):
 
     @property
     def speed(self) -> float:
-        """Tokens a second in the best tenth of all stretches of training: other work on the machine only slows."""
+        """Tokens a second in the best tenth of all stretches of training, at any rate: other work on the machine only slows."""
         stretches = [
             (b[1] - a[1]) / (b[2] - a[2])
-            for run in self.runs
+            for run in self.tried
             for a, b in itertools.pairwise(run.training)
             if b[2] > a[2]
         ]
         if len(stretches) < 10:
-            return max(run.tokens_per_second for run in self.runs)
+            return max(run.tokens_per_second for run in self.tried)
         return statistics.quantiles(stretches, n=10)[-1]
 
     @property
