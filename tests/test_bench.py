@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from zoo import bench, config, plugins
+from zoo import bench, config, forecast, plugins
 from zoo.arms import Arm, Job, arms_of
 from zoo.bench import Pool, training_curve
 from zoo.cli import report as report_command
@@ -234,7 +234,7 @@ def test_runs_end_with_their_bench(settings: list[str], tmp_path: Path) -> None:
     longer = [*settings, "train.steps = 4000", "train.validate_every = 4000", "train.save_every = 4000"]
     command = [sys.executable, "-m", "zoo.cli.bench", "--gin", "v1_m3", "--seeds", "1", "--store", str(store)]
     killed = subprocess.Popen([*command, "--set", *longer, "suite.baselines = ()"])
-    _until(lambda: any(store.glob("runs/*/metrics.jsonl")))
+    _until(lambda: any(file.stat().st_size for file in store.glob("runs/*/metrics.jsonl")))  # steps have been made
     killed.kill()
     killed.wait()
     (folder,) = (store / "runs").iterdir()
@@ -406,10 +406,10 @@ def test_a_plan_counts_what_is_missing(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def pace(arm: Arm, threads: int) -> bench.Pace:
-        return bench.Pace(10.0, 1.0)
+    def pace(arm: Arm, threads: int) -> forecast.Pace:
+        return forecast.Pace(10.0, 1.0)
 
-    monkeypatch.setattr(bench, "pace", pace)
+    monkeypatch.setattr(forecast, "pace", pace)
     command = ["--gin", "v1_m3", "--seeds", "3", "--store", str(tmp_path / "bench"), "--set", *settings]
 
     def plan(*more: str) -> list[list[str]]:

@@ -14,6 +14,7 @@ from made_up import result, study
 from zoo import report
 from zoo.errors import ZooError
 from zoo.store import FILE, NOTHING_KNOWN, SUITES, Known, Store, best_factor, known, merged, remember
+from zoo.table import show
 from zoo.verdict import arms, compare, twins
 
 
@@ -321,7 +322,7 @@ def test_a_verdict_can_be_read_on_any_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    report.show([report.verdicts(report.Report.of(study(-0.1)).comparisons)])
+    show([report.verdicts(report.Report.of(study(-0.1)).comparisons)])
     out = capsys.readouterr().out
     assert "-0.1000" in out and "better" in out and "…" in out  # of the interval
     assert ("could show" in out) == told and ("more columns: in the report" in out) != told

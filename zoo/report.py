@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from zoo.files import write_atomically
 from zoo.store import NOTHING_KNOWN, Known, Result
+from zoo.table import Table
 from zoo.verdict import ArmResults, Comparison, Twins, arms, compare, twins
 
 if TYPE_CHECKING:
@@ -32,37 +33,6 @@ TENSORBOARD = "tensorboard"
 REPORT = "report"  # the run of TensorBoard that has figures and tables
 RUN = re.compile(r".+-s\d+-[0-9a-f]{6}")  # … and those of the runs
 SHOWN = 40  # runs that TensorBoard shows without being asked
-
-
-class Table(NamedTuple):
-    """Rows of text under a head; the first column names the row."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    brief: tuple[str, ...] = ()  # the columns to show where there is no room for all
-
-    @property
-    def width(self) -> int:
-        """Of the table as it is drawn on a terminal."""
-        longest = [max(map(len, column)) for column in zip(self.head, *self.rows, strict=True)]
-        return sum(longest) + 3 * len(longest) + 1
-
-    def shortened(self) -> Table:
-        kept = [self.head.index(name) for name in self.brief]
-        rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
-        return self._replace(head=self.brief, rows=rows, brief=())
-
-    def markdown(self) -> str:
-        lines = [f"## {self.title}", "", "| " + " | ".join(self.head) + " |", "|" + "---|" * len(self.head)]
-        return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in self.rows)]) + "\n"
-
-    def page(self) -> str:
-        def cells(row: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
-
-        body = "".join(cells(row, "td") for row in self.rows)
-        return f"<h2>{html.escape(self.title)}</h2><table>{cells(self.head, 'th')}{body}</table>"
 
 
 class Report(NamedTuple):
@@ -276,8 +246,8 @@ INTRODUCTION = (
     " the least difference to the largest. Two learning rates are the method's and the baseline's, each the best of those"
     " that both had the choice of. “Match is off by” is what the baseline has more or less than the method. Times"
     " compare the speeds that a tenth of each arm's stretches of training exceed, as other work on the machine only slows;"
-    " what is left of it is some per cent. Memory is the most that a run's whole process held, on a GPU what its tensors"
-    " did: of a small model on a CPU most of it is the libraries'."
+    " where runs came at different times or on different machines they are a hint, no measurement. Memory is the most that a"
+    " run's whole process held, on a GPU what its tensors did: of a small model on a CPU most of it is the libraries'."
 )
 
 
@@ -434,25 +404,3 @@ def _by_place(comparisons: Sequence[Comparison]) -> dict[tuple[str, ...], Compar
 
 def _outcome(c: Comparison | None) -> str:
     return f"{number(c.difference.mean, '+.4f')} ({c.verdict}, n {c.difference.n})" if c else "–"
-
-
-def show(tables: Sequence[Table]) -> None:
-    """Print tables: drawn on a terminal, plain Markdown elsewhere."""
-    import sys
-
-    if not sys.stdout.isatty():
-        print("\n".join(table.markdown() for table in tables))
-        return
-    from rich.console import Console
-    from rich.table import Table as Drawn
-
-    console = Console()
-    for table in tables:
-        fits = table.width <= console.width or not table.brief
-        shown = table if fits else table.shortened()
-        drawn = Drawn(title=shown.title, title_justify="left", caption=None if fits else "more columns: in the report")
-        for name in shown.head:
-            drawn.add_column(name, overflow="fold", no_wrap=name == shown.head[0])
-        for row in shown.rows:
-            drawn.add_row(*row)
-        console.print(drawn)

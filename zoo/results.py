@@ -11,8 +11,9 @@ from pathlib import Path, PurePath
 from zoo.claims import checked, claim, told
 from zoo.errors import ZooError
 from zoo.files import write_atomically
-from zoo.report import INTRODUCTION, MATCHES, Report, Table, by_method, caveats, number, order, size
+from zoo.report import INTRODUCTION, MATCHES, Report, by_method, caveats, number, order, size
 from zoo.store import Result
+from zoo.table import Table
 from zoo.verdict import ArmResults, Comparison
 
 HEAD = """\

@@ -71,6 +71,7 @@ def _bench(options: argparse.Namespace) -> int:
     from zoo import bench, report
     from zoo.errors import ZooError
     from zoo.store import Store, known, remember
+    from zoo.table import show
 
     if options.jobs < 1:
         raise ZooError(f"--jobs {options.jobs} must be at least 1")
@@ -90,7 +91,7 @@ def _bench(options: argparse.Namespace) -> int:
         if results:
             found = report.Report.of(results, known([store.folder]))
             report.write(found, store.folder)
-            report.show(found.only({arm.id for arm in arms}).tables())
+            show(found.only({arm.id for arm in arms}).tables())
             report.tell(found, store.folder)
     for failure in failures:
         print(f"{PROGRAM}: {failure}", file=sys.stderr)
@@ -174,18 +175,18 @@ def suite_file(name: str) -> str:
 
 
 def _plan(arms: Sequence[Arm], suite: Suite, options: argparse.Namespace) -> None:
-    from zoo import bench
+    from zoo import bench, forecast
     from zoo.errors import ZooError
-    from zoo.report import Table, show
     from zoo.store import Store
     from zoo.summary import duration
+    from zoo.table import Table, show
 
     kept, by_id = Store(options.store).read(), {arm.id: arm for arm in arms}
     plain = min(arms, key=lambda arm: arm.flops)
-    pace = functools.cache(functools.partial(bench.pace, plain, bench.threads(options.jobs)))
+    pace = functools.cache(functools.partial(forecast.pace, plain, bench.threads(options.jobs)))
     rows, least, most = [], 0.0, 0.0
     for arm in arms:
-        few, many = bench.missing(arm, suite, kept)
+        few, many = forecast.missing(arm, suite, kept)
         took = [result.seconds for result in kept.values() if result.arm == arm.id and result.status == "finished"]
         if took or not many:
             each = statistics.median(took) if took else 0.0

@@ -43,6 +43,7 @@ def _report(options: argparse.Namespace) -> int:
     from zoo import report
     from zoo.files import write_atomically
     from zoo.store import known, merged
+    from zoo.table import show
 
     folders: list[Path] = options.folders
     found = report.Report.of(merged(folders), known(folders))
@@ -59,7 +60,7 @@ def _report(options: argparse.Namespace) -> int:
         from zoo.results import write_cards
 
         print(f"{write_cards(found, options.cards)} cards of {options.cards} say what was measured")
-    report.show(found.tables())
+    show(found.tables())
     report.tell(found, into)
     return 0
 

@@ -1,0 +1,59 @@
+"""A table of text: as Markdown, as HTML, and on a terminal."""
+
+from __future__ import annotations
+
+import html
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Table(NamedTuple):
+    """Rows of text under a head; the first column names the row."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    brief: tuple[str, ...] = ()  # the columns to show where there is no room for all
+
+    @property
+    def width(self) -> int:
+        """Of the table as it is drawn on a terminal."""
+        longest = [max(map(len, column)) for column in zip(self.head, *self.rows, strict=True)]
+        return sum(longest) + 3 * len(longest) + 1
+
+    def shortened(self) -> Table:
+        kept = [self.head.index(name) for name in self.brief]
+        rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
+        return self._replace(head=self.brief, rows=rows, brief=())
+
+    def markdown(self) -> str:
+        lines = [f"## {self.title}", "", "| " + " | ".join(self.head) + " |", "|" + "---|" * len(self.head)]
+        return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in self.rows)]) + "\n"
+
+    def page(self) -> str:
+        def cells(row: Sequence[str], tag: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
+
+        body = "".join(cells(row, "td") for row in self.rows)
+        return f"<h2>{html.escape(self.title)}</h2><table>{cells(self.head, 'th')}{body}</table>"
+
+
+def show(tables: Sequence[Table]) -> None:
+    """Print tables: drawn on a terminal, plain Markdown elsewhere."""
+    if not sys.stdout.isatty():
+        print("\n".join(table.markdown() for table in tables))
+        return
+    from rich.console import Console
+    from rich.table import Table as Drawn
+
+    console = Console()
+    for table in tables:
+        fits = table.width <= console.width or not table.brief
+        shown = table if fits else table.shortened()
+        drawn = Drawn(title=shown.title, title_justify="left", caption=None if fits else "more columns: in the report")
+        for name in shown.head:
+            drawn.add_column(name, overflow="fold", no_wrap=name == shown.head[0])
+        for row in shown.rows:
+            drawn.add_row(*row)
+        console.print(drawn)
