@@ -197,7 +197,8 @@ def every_arm(found: Sequence[ArmResults]) -> Table:
         "parameters",
         "tokens",
     )
-    return Table("Every arm", (*head, "diverged", "causal"), tuple(rows))
+    brief = ("arm", "match", "n", "mean loss", "deviation", "learning rate", "diverged")
+    return Table("Every arm", (*head, "diverged", "causal"), tuple(rows), brief)
 
 
 def costs(comparisons: Sequence[Comparison]) -> Table:
@@ -234,7 +235,8 @@ def noise(found: Sequence[Twins]) -> Table:
         for t in found
     )
     title = "Noise: methods that are the same function"
-    return Table(title, ("pair", "host", "n", "difference", "deviation", "95 % (t)"), rows)
+    head = ("pair", "host", "n", "difference", "deviation", "95 % (t)")
+    return Table(title, head, rows, brief=("pair", "n", "difference", "95 % (t)"))
 
 
 INTRODUCTION = (

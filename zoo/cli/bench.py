@@ -219,7 +219,7 @@ def _plan(arms: Sequence[Arm], suite: Suite, options: argparse.Namespace) -> Non
         "time",
         "matches are off by",
     )
-    show([Table("Plan", head, tuple(rows))])
+    show([Table("Plan", head, tuple(rows), brief=("arm", "match", "parameters", "steps", "runs", "to run", "time"))])
     print(
         f"about {_range(duration(least / options.jobs), duration(most / options.jobs))} with {options.jobs} at a time,"
         " by what such runs took or would take"
