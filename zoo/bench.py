@@ -276,20 +276,21 @@ class Pool:
     def _process(self, command: Sequence[str], title: str) -> None:
         """A Python module in a process of its own. A failure carries the last lines that it printed."""
         with tempfile.TemporaryFile("w+", errors="replace") as printed:  # a pipe would break with the bench
-            child = subprocess.Popen(
+            with subprocess.Popen(
                 [sys.executable, "-m", *command],
-                env={**environment(self.threads), BENCH: str(os.getpid())},
+                env={**environment(self.threads), BENCH: "1"},
+                stdin=subprocess.PIPE,  # ends with us: see zoo.stop.end_with_bench
                 stdout=subprocess.DEVNULL,
                 stderr=printed,
                 start_new_session=True,
-            )
-            self.children.add(child)
-            if self.stopping:  # between the last look and now
-                child.terminate()
-            try:
-                child.wait()
-            finally:
-                self.children.discard(child)
+            ) as child:
+                self.children.add(child)
+                if self.stopping:  # between the last look and now
+                    child.terminate()
+                try:
+                    child.wait()
+                finally:
+                    self.children.discard(child)
             if self.stopping:
                 raise KeyboardInterrupt
             if child.returncode:

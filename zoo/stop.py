@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-BENCH = "ZOO_BENCH"  # in the environment of a run: the process that started it
+BENCH = "ZOO_BENCH"  # in the environment of a run that a bench started: it holds the other end of the run's stdin
 
 
 class Stop:
@@ -49,13 +49,12 @@ def _tell(number: int) -> None:
 
 
 def end_with_bench() -> None:
-    """Get SIGTERM should the bench die that started this process, however it dies: a run saves and stops. Linux alone."""
-    bench = os.environ.get(BENCH)
-    if bench is None or not sys.platform.startswith("linux"):
-        return
-    import ctypes
+    """Get SIGTERM, once, should the bench die that started this process, however it dies: a run saves and stops."""
+    if BENCH in os.environ:
+        threading.Thread(target=_watch, args=(sys.stdin.fileno(),), daemon=True).start()
 
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
-    if os.getppid() != int(bench):  # it is dead already
-        sys.exit(128 + signal.SIGTERM)
+
+def _watch(pipe: int) -> None:
+    while os.read(pipe, 1):  # the bench holds the other end and writes nothing: this returns when it is gone
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
