@@ -34,6 +34,7 @@ def settings(tmp_path: Path) -> list[str]:
     text = "\n\n".join(f"Sentence number {i} says that {i * i % 97} follows {i % 13}." for i in range(2000))
     (tmp_path / "text.txt").write_text(text)
     return [
+        "suite.costs = False",
         "train.steps = 4",
         "train.validate_every = 2",
         "train.save_every = 4",
@@ -106,6 +107,7 @@ def test_arms_start_equal_and_see_the_same_batches(settings: list[str], tmp_path
 def test_a_bench_from_end_to_end(settings: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = tmp_path / "bench"
     command = ["--gin", "v1_m3", "--seeds", "2", "--lrs", "0.5,1", "--store", str(store), "--set", *settings]
+    command.append("suite.costs = True")
     assert main(command) == 0
     out = capsys.readouterr().out
     results = Store(store).read()
@@ -115,10 +117,12 @@ def test_a_bench_from_end_to_end(settings: list[str], tmp_path: Path, capsys: py
     for run in results.values():
         assert run.training and run.curve[-1][:3] == run.training[-1][:3] and run.curve[-1][2] > 0
     assert "Verdicts against the plain block" in out and (store / "report.html").exists()
+    assert "v1_m3 (method, sequential): time × " in out and "≈" not in out
     lines = len((store / "results.jsonl").read_text().splitlines())
     runs = {path: path.stat().st_mtime_ns for path in (store / "runs").glob("*/summary.json")}
     assert main(command) == 0  # again: everything is there
-    assert "4 of 4 runs are in the store already" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "4 of 4 runs are in the store already" in told and "to measure" not in told
     assert len((store / "results.jsonl").read_text().splitlines()) == lines
     assert runs == {path: path.stat().st_mtime_ns for path in (store / "runs").glob("*/summary.json")}
     row = json.loads((store / "results.jsonl").read_text().splitlines()[0])

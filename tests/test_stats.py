@@ -10,7 +10,7 @@ import numpy
 import pytest
 from scipy import stats as scipy_stats
 
-from zoo.stats import bootstrap, detectable, holm, paired
+from zoo.stats import bootstrap, detectable, holm, median_interval, paired
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -78,3 +78,14 @@ def test_detectable_effect_is_really_detected(n: int, questions: int) -> None:
 
 def test_one_seed_could_show_nothing() -> None:
     assert math.isnan(detectable(1, math.nan, 1))
+
+
+@pytest.mark.parametrize("n", [3, 5, 6, 9, 15, 40])
+def test_the_interval_of_a_median_covers_it(n: int) -> None:
+    """By the exact chance that a sign test gives, and no wider than it must be."""
+    low, high = median_interval(list(reversed(range(n))))
+    assert high == n - 1 - low
+    if n > 5:
+        assert 1 - 2 * scipy_stats.binom.cdf(low, n, 0.5) >= 0.95 > 1 - 2 * scipy_stats.binom.cdf(low + 1, n, 0.5)
+    else:
+        assert low == 0

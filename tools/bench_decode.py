@@ -15,7 +15,7 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any
 
-from measure import Measured, Step, compare
+from zoo.measure import Measured, Step, compare
 
 DEPTH, WIDTH, HEADS, FFN, VOCAB = 8, 256, 8, 688, 8192
 SLOTS = ("residual", "score_mixing", "temporal_mixing")

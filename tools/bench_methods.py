@@ -2,7 +2,7 @@
 
     tools/run python tools/bench_methods.py [v4_m1 v3_m1 …] [--length 256] [--depth 8] [--naive] [--rounds 5]
 
-Each arm is a process of its own and rounds are interleaved (see tools/measure.py). `--naive` also runs the reference of
+Each arm is a process of its own and rounds are interleaved (see zoo/measure.py). `--naive` also runs the reference of
 tests/reference, which keeps every layer's scores. `--together` is the quick look at all of them: the time alone, on one
 core, in one process, where a method can disturb the next one's caches.
 """
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from measure import Step, compare
+from zoo.measure import Step, compare
 
 SLOTS = ("residual", "score_mixing", "temporal_mixing")
 VOCAB = 1024

@@ -12,7 +12,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from measure import Step, compare
+from zoo.measure import Step, compare
 
 SETTINGS = [
     "train.log_every = 10",

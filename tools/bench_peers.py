@@ -13,7 +13,7 @@ import importlib.util
 import statistics
 from collections.abc import Callable
 
-from measure import Step, compare
+from zoo.measure import Step, compare
 
 DEPTH, WIDTH, HEADS, FFN, VOCAB, LENGTH, BATCH = 8, 256, 8, 688, 8192, 256, 8
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from zoo import corpus, heldout, records, summary as summaries
+from zoo import corpus, costs, heldout, records, summary as summaries
 from zoo.arms import Arm, Job, plan
 from zoo.errors import ZooError
 from zoo.files import write_atomically
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def run(arms: Sequence[Arm], suite: Suite, store: Store, jobs: int, say: Say, again: bool = False) -> list[str]:
-    """Run what the store does not have: learning rates on the first seed, then the other seeds, then the test split.
+    """Do what the store does not have: learning rates on the first seed, the other seeds, the test split, the costs.
 
     A run that fails ends its arm alone; what it said is returned. `again` also runs what has other code since.
     """
@@ -48,6 +48,10 @@ def run(arms: Sequence[Arm], suite: Suite, store: Store, jobs: int, say: Say, ag
         elsewhere(results, arm, suite, say)
     pool.run([Job(arm, seed, rates[arm.id]) for arm in arms for seed in range(2, suite.seeds + 1)])
     pool.test([Job(arm, seed, rates[arm.id]) for arm in arms for seed in range(1, suite.seeds + 1)])
+    if suite.costs:
+        judged = [arm for arm in arms if arm.id not in pool.failed]
+        with stopped_with_us():
+            pool.failures += costs.measure(judged, store.folder, threads(1), say, again)
     return pool.failures
 
 
@@ -183,7 +187,7 @@ class Pool:
         self._each([left[i :: self.jobs] for i in range(self.jobs) if left[i :: self.jobs]], self._test)
 
     def _each(self, todo: Sequence[T], work: Callable[[T], None]) -> None:
-        with ThreadPoolExecutor(self.jobs) as pool, self._stopped_with_us():
+        with ThreadPoolExecutor(self.jobs) as pool, stopped_with_us():
             waiting: set[Future[None]] = {pool.submit(work, job) for job in todo}
             try:
                 while waiting:
@@ -196,21 +200,6 @@ class Pool:
                     future.cancel()
                 self._interrupt()
                 raise
-
-    @contextlib.contextmanager
-    def _stopped_with_us(self) -> Iterator[None]:
-        """SIGTERM to the bench is an interrupt, and so is a terminal that is closed: its runs save and stop."""
-
-        def stop(*_: Any) -> None:
-            raise KeyboardInterrupt
-
-        wanted = [number for number in STOPS if signal.getsignal(number) != signal.SIG_IGN]  # nohup is to be obeyed
-        before = {number: signal.signal(number, stop) for number in wanted}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _interrupt(self) -> None:
         for child in list(self.children):
@@ -297,6 +286,22 @@ class Pool:
                 printed.seek(0)
                 last = "\n".join(printed.read().strip().splitlines()[-12:])
                 raise ZooError(f"{title} failed ({child.returncode}):\n{last}")
+
+
+@contextlib.contextmanager
+def stopped_with_us() -> Iterator[None]:
+    """SIGTERM to the bench is an interrupt, and so is a terminal that is closed: its runs save and stop."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    wanted = [number for number in STOPS if signal.getsignal(number) != signal.SIG_IGN]  # nohup is to be obeyed
+    before = {number: signal.signal(number, stop) for number in wanted}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def environment(threads: int) -> dict[str, str]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
+import functools
 import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from zoo.arms import Arm, Job, plan
-from zoo.bench import best, environment, outdated
-from zoo.errors import ZooError
+from zoo.bench import best, outdated
+from zoo.measure import Worker
+from zoo.rehearsal import training
 from zoo.store import Result
 from zoo.suite import Suite
 
@@ -24,40 +23,10 @@ class Pace(NamedTuple):
 
 
 def pace(arm: Arm, threads: int) -> Pace:
-    """How fast this arm trains here, from three real steps in a process of its own."""
-    code = "import sys; from zoo.forecast import time_steps; print(time_steps(sys.stdin.read()))"
+    """How fast this arm trains here, from a few real steps in a process of its own."""
     began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        input=Job(arm, 1, 1.0).text,
-        env=environment(threads),
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise ZooError(f"{arm.name} cannot be trained:\n" + "\n".join(done.stderr.strip().splitlines()[-8:]))
-    return Pace(time.monotonic() - began, float(done.stdout.split()[-1]))
-
-
-def time_steps(text: str) -> float:
-    """Seconds of a training step on random tokens, without the first."""
-    import torch
-
-    from zoo import config
-
-    with tempfile.NamedTemporaryFile("w", suffix=".gin") as file:
-        file.write(text)
-        file.flush()
-        loaded = config.load([file.name])
-    vocabulary, length = loaded.get("data.vocab_size"), loaded.get("data.length")
-    model = loaded.build("model", vocab_size=vocabulary, max_length=length)
-    batch = torch.randint(vocabulary, (loaded.get("data.batch_size"), length + 1))
-    times = []
-    for _ in range(3):
-        began = time.perf_counter()
-        model.loss(batch[:, :-1], batch[:, 1:]).backward()
-        times.append(time.perf_counter() - began)
-    return min(times[1:]) * loaded.get("train.accumulate") * 1.1  # and the optimiser
+    with Worker(arm.name, functools.partial(training, Job(arm, 1, 1.0).text), threads=threads, warm_up=1) as worker:
+        return Pace(time.monotonic() - began, worker.time(2))
 
 
 def missing(arm: Arm, suite: Suite, results: Mapping[str, Result]) -> tuple[int, int]:

@@ -207,18 +207,24 @@ def costs(comparisons: Sequence[Comparison]) -> Table:
     for c in {c.method.id: c for c in comparisons if c.plain}.values():
         assert c.plain is not None
         ours, theirs = c.method.first, c.plain.first
-        slower = c.plain.speed / c.method.speed
-        memory = _memory(c.method) / _memory(c.plain)
         extra = ours.parameters - theirs.parameters
         rows.append(
-            (c.name, ours.host, f"{extra:+,}", f"{ours.flops / theirs.flops:.3f}", f"{slower:.2f}", f"{memory:.2f}")
+            (c.name, ours.host, f"{extra:+,}", f"{ours.flops / theirs.flops:.3f}", *_measured(c.method, c.plain))
         )
-    return Table(
-        "Cost beside the plain block", ("method", "host", "parameters", "FLOPs ×", "time ×", "memory ×"), tuple(rows)
-    )
+    head = ("method", "host", "parameters", "FLOPs ×", "time ×", "95 %", "memory ×")
+    return Table("Cost beside the plain block", head, tuple(rows))
 
 
-def _memory(arm: ArmResults) -> float:
+def _measured(arm: ArmResults, plain: ArmResults) -> tuple[str, str, str]:
+    """Time, its interval, memory; "≈" before what only the runs themselves say, which nobody measured in turns."""
+    if arm.cost is None or arm.cost.plain != plain.id:
+        return f"≈ {plain.own_speed / arm.own_speed:.2f}", "–", f"≈ {_process(arm) / _process(plain):.2f}"
+    time, memory = arm.cost.time_ratio, arm.cost.memory_ratio
+    return f"{time.value:.2f}", f"{time.low:.2f} … {time.high:.2f}", "–" if memory is None else f"{memory:.2f}"
+
+
+def _process(arm: ArmResults) -> float:
+    """The memory of a whole process."""
     return statistics.fmean(run.peak_memory for run in arm.runs)
 
 
@@ -246,10 +252,11 @@ INTRODUCTION = (
     " of five, whatever the other methods show, by the deviation that they happened to have; a difference that was shown"
     " and is smaller is likely to be overrated. Of few seeds the bootstrap interval is too narrow: of three it goes from"
     " the least difference to the largest. Two learning rates are the method's and the baseline's, each the best of those"
-    " that both had the choice of. “Match is off by” is what the baseline has more or less than the method. Times"
-    " compare the speeds that a tenth of each arm's stretches of training exceed, as other work on the machine only slows;"
-    " where runs came at different times or on different machines they are a hint, no measurement. Memory is the most that a"
-    " run's whole process held, on a GPU what its tensors did: of a small model on a CPU most of it is the libraries'."
+    " that both had the choice of. “Match is off by” is what the baseline has more or less than the method. Time and"
+    " memory are those of a training step as ratios to the plain block's, measured in turns with it, each in a process of"
+    " its own, the memory beyond the weights: what is kept for the gradient, gradients, and the optimiser's state. Where"
+    " that was not measured, “≈” stands before what the runs themselves say: the speeds that a tenth of each arm's stretches"
+    " of training exceed and the memory of whole processes, a hint."
 )
 
 

@@ -38,7 +38,7 @@ def start(
     data, model = _build(config, settings, ranks, folder)
     notes = _check_declared(config, model, allow_leak)
     kept, messages = _checkpoint(model, ranks, folder / "checkpoints", settings.keep_checkpoints)
-    session = _session(settings, ranks, folder, data, model)
+    session = new_session(settings, ranks, folder, data, model)
     session.began = began
     if kept:
         _load(config, session, kept)
@@ -93,7 +93,7 @@ def _checkpoint(model: LanguageModel, ranks: Ranks, folder: Path, keep: int) -> 
     return checkpoint.read(newest) if newest else None, messages
 
 
-def _session(settings: Settings, ranks: Ranks, folder: Path, data: Data, model: LanguageModel) -> Session:
+def new_session(settings: Settings, ranks: Ranks, folder: Path, data: Data, model: LanguageModel) -> Session:
     """A run at its beginning."""
     # Dropout: the same in every run of this seed, another one on each rank.
     randomness.seed(settings.seed + 7919 * ranks.rank)
@@ -136,13 +136,20 @@ def _build(config: Config, settings: Settings, ranks: Ranks, folder: Path) -> tu
     data.tokens("valid")  # a corpus without a validation split says so now, not at the first validation
     identity = run_folder.identity(data, ranks.size)
     ranks.on_first(lambda: run_folder.check_identity(folder, identity))
+    return data, build_model(config, settings, ranks.device, data.tokenizer.vocab_size, data.length)
+
+
+def build_model(
+    config: Config, settings: Settings, device: torch.device, vocab_size: int, length: int
+) -> LanguageModel:
+    """The model, ready to be trained."""
     seed = {} if "model.seed" in config.values else {"seed": settings.seed}
-    model: LanguageModel = config.build("model", vocab_size=data.tokenizer.vocab_size, max_length=data.length, **seed)
-    model.to(ranks.device).train()
+    model: LanguageModel = config.build("model", vocab_size=vocab_size, max_length=length, **seed)
+    model.to(device).train()
     model.checkpoint_activations = settings.checkpoint_activations
     if settings.compile:
         model.compile_stack()
-    return data, model
+    return model
 
 
 def _replica(model: LanguageModel, ranks: Ranks) -> torch.nn.Module:

@@ -73,6 +73,18 @@ def bootstrap(differences: Sequence[float]) -> tuple[float, float]:
     return float(means[math.floor(tail * RESAMPLES)]), float(means[math.ceil((1 - tail) * RESAMPLES) - 1])
 
 
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Two of the values, with the true median between them in 95 % of cases or more; of few values the outermost."""
+    ranked, n = sorted(values), len(values)
+    outside, least = 0.0, 0  # the chance that so many values lie on one side of the median, and how many are cut off
+    for k in range(n // 2):
+        outside += math.comb(n, k) / 2**n
+        if outside > (1 - CONFIDENCE) / 2:
+            break
+        least = k
+    return ranked[least], ranked[n - 1 - least]
+
+
 def holm(values: Sequence[float]) -> list[float]:
     """p-values corrected for having asked several questions (Holm 1979); NaN is not a question."""
     asked = sorted((p, i) for i, p in enumerate(values) if not math.isnan(p))

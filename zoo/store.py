@@ -6,14 +6,16 @@ import contextlib
 import fcntl
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from zoo import costs
+from zoo.costs import Cost
 from zoo.errors import ZooError
-from zoo.files import write_atomically
+from zoo.files import append_line, read_lines, write_atomically
 
 FILE = "results.jsonl"
 SUITES = "suites.json"
@@ -97,35 +99,17 @@ class Store:
             yield
 
     def append(self, result: Result) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / FILE).open("a+", encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0, os.SEEK_END)
-            if file.tell():
-                file.seek(file.tell() - 1)
-                if file.read(1) != "\n":
-                    file.write("\n")  # a line that was cut off stays alone
-            file.write(json.dumps(asdict(result), allow_nan=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append_line(self.folder / FILE, asdict(result))
 
 
 def read_results(file: Path) -> dict[str, Result]:
-    if not file.exists():
-        return {}
-    known = {entry.name for entry in fields(Result)}
+    wanted = {entry.name for entry in fields(Result)}
     found: dict[str, Result] = {}
-    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            row: Any = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if not isinstance(row, dict):
-            continue
+    for row in read_lines(file):
         row.setdefault("settings", {})  # lines from before these were kept
         row.setdefault("tested", row.get("test_loss") is not None)
-        if known <= row.keys():
-            result = Result(**{name: row[name] for name in known})
+        if wanted <= row.keys():
+            result = Result(**{name: row[name] for name in wanted})
             found.pop(result.key, None)  # so that the newest line stands last
             found[result.key] = result
     return found
@@ -137,6 +121,7 @@ class Known(NamedTuple):
     suites: Mapping[str, str]  # a method's arm → the suite that it was judged in
     baselines: Mapping[str, Mapping[str, str]]  # … → how matched → the baseline's arm, all that were ever asked for
     twins: tuple[tuple[str, str], ...]  # methods that are the same function
+    costs: Mapping[str, Cost] = MappingProxyType({})  # by arm
 
 
 NOTHING_KNOWN = Known({}, {}, ())
@@ -155,20 +140,25 @@ def remember(
     write_atomically(folder / SUITES, json.dumps(noted, indent=1, sort_keys=True) + "\n")
 
 
-def known(folders: Iterable[Path]) -> Known:
+def known(folders: Sequence[Path]) -> Known:
     """What the benches of these stores noted; an arm that several suites name belongs to the first by name."""
     suites: dict[str, str] = {}
     baselines: dict[str, dict[str, str]] = {}
     twins: set[tuple[str, str]] = set()
     for folder in folders:
-        noted = _noted(folder if folder.is_dir() else folder.parent)
+        noted = _noted(_place(folder))
         for name in sorted(noted, reverse=True):  # the last word is the first name's, and never that of ""
             arms = noted[name]["arms"]
             suites |= {id: name or suites.get(id, "") for id in arms}
             for id, matched in arms.items():
                 baselines.setdefault(id, {}).update(matched)
             twins |= {(one, other) for one, other in noted[name]["twins"]}
-    return Known(suites, baselines, tuple(sorted(twins)))
+    return Known(suites, baselines, tuple(sorted(twins)), costs.merged(map(_place, folders)))
+
+
+def _place(store: Path) -> Path:
+    """The folder of a store that was named by it, or by its file of results."""
+    return store if store.is_dir() else store.parent
 
 
 def _noted(folder: Path) -> dict[str, Any]:

@@ -41,6 +41,7 @@ class Suite:
     seeds: int = 3  # 1, 2, … for every arm
     lrs: tuple[float, ...] = (1.0,)  # multiples of train.lr tried for every arm, on its first seed
     baselines: tuple[Kind, ...] = ("none", "parameters", "flops")  # tokens: as many FLOPs by training longer
+    costs: bool = True  # also measure time and memory of every arm's step beside the plain block's
     twins: tuple[tuple[str, str], ...] = ()  # methods that are the same function: their difference is noise
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from zoo.costs import Cost
 from zoo.gin_values import changed
 from zoo.stats import Paired, Spread, detectable, holm, paired, spread
 from zoo.store import NOTHING_KNOWN, Known, Result, best_factor, newest
@@ -25,6 +26,8 @@ class ArmResults(NamedTuple):
     runs: tuple[Result, ...]  # by seed
     tried: tuple[Result, ...]  # at every learning rate
     baselines: Mapping[str, str]  # of a method: how matched → the arm
+    cost: Cost | None = None  # beside the plain model's, where that was measured
+    plain_speed: float = math.nan  # … of which this is the speed
 
     @property
     def first(self) -> Result:
@@ -52,7 +55,12 @@ class ArmResults(NamedTuple):
 
     @property
     def speed(self) -> float:
-        """Tokens a second in the best tenth of all stretches of training, at any rate: other work on the machine only slows."""
+        """Tokens a second, undisturbed: the plain model's by the ratio that was measured, else this arm's own."""
+        return self.plain_speed / self.cost.time_ratio.value if self.cost else self.own_speed
+
+    @property
+    def own_speed(self) -> float:
+        """… in the best tenth of all stretches of training, at any rate: other work on the machine only slows."""
         stretches = [
             (b[1] - a[1]) / (b[2] - a[2])
             for run in self.tried
@@ -141,6 +149,9 @@ def arms(results: Sequence[Result], known: Known = NOTHING_KNOWN) -> dict[str, A
         baselines = {kind: arm for run in tried for kind, arm in run.baselines.items()}
         arm = ArmResults(id, tried, tried, baselines | dict(known.baselines.get(id, {})))
         chosen[id] = arm.at(arm.factors)
+    for id, cost in known.costs.items():
+        if id in chosen and cost.plain in chosen:
+            chosen[id] = chosen[id]._replace(cost=cost, plain_speed=chosen[cost.plain].own_speed)
     return chosen
 
 

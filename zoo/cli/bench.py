@@ -175,7 +175,7 @@ def suite_file(name: str) -> str:
 
 
 def _plan(arms: Sequence[Arm], suite: Suite, options: argparse.Namespace) -> None:
-    from zoo import bench, forecast
+    from zoo import bench, costs, forecast
     from zoo.errors import ZooError
     from zoo.store import Store
     from zoo.summary import duration
@@ -224,6 +224,9 @@ def _plan(arms: Sequence[Arm], suite: Suite, options: argparse.Namespace) -> Non
         f"about {_range(duration(least / options.jobs), duration(most / options.jobs))} with {options.jobs} at a time,"
         " by what such runs took or would take"
     )
+    unmeasured = costs.missing(arms, costs.read(options.store), options.again) if suite.costs else {}
+    if unmeasured:
+        print(f"… then time and memory of {sum(map(len, unmeasured.values()))} arms, about half a minute each")
     try:
         bench.check_corpora(arms)
     except ZooError as error:

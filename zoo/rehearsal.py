@@ -1,0 +1,54 @@
+"""Training steps that teach nothing: what they cost is that of real ones."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from zoo.measure import Step
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from zoo.data import Data
+    from zoo.train import Settings
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomTokens:
+    """As much of the data as a step needs, without a corpus."""
+
+    vocab_size: int
+    batch_size: int
+    length: int
+
+    def train(self, seed: int, rank: int = 0, world: int = 1) -> Iterator[Tensor]:
+        import torch
+
+        drawn = torch.Generator().manual_seed(seed)
+        return itertools.repeat(torch.randint(self.vocab_size, (self.batch_size, self.length + 1), generator=drawn))
+
+
+def training(text: str) -> Step:
+    """The training step of a configuration, as zoo-train makes it. The learning rate is zero, so that nothing blows up."""
+    from zoo import config as configs
+    from zoo.ranks import join
+    from zoo.start import build_model, new_session
+    from zoo.step import train_step
+
+    with tempfile.NamedTemporaryFile("w", suffix=".gin", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        config = configs.load([file.name])
+    settings: Settings = dataclasses.replace(config.build("train"), lr=0.0)
+    data = RandomTokens(config.get("data.vocab_size"), config.get("data.batch_size"), config.get("data.length"))
+    ranks = contextlib.ExitStack().enter_context(join(settings.device))
+    model = build_model(config, settings, ranks.device, data.vocab_size, data.length)
+    session = new_session(settings, ranks, Path(), cast("Data", cast(Any, data)), model)
+    return functools.partial(train_step, session)
