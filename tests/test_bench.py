@@ -13,39 +13,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from benches import pretend
 
-from zoo import bench, config, forecast, plugins
-from zoo.arms import Arm, Job, arms_of
+from zoo import bench, config
+from zoo.arms import Job, arms_of
 from zoo.bench import Pool, training_curve
-from zoo.cli import report as report_command
 from zoo.cli.bench import main
 from zoo.errors import ZooError
 from zoo.folder import wait_until_free
 from zoo.store import Store
 from zoo.suite import Suite
-from zoo.summary import Summary
-from zoo.versions import code
-
-REGISTRY = plugins.registry()
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> list[str]:
-    text = "\n\n".join(f"Sentence number {i} says that {i * i % 97} follows {i % 13}." for i in range(2000))
-    (tmp_path / "text.txt").write_text(text)
-    return [
-        "suite.costs = False",
-        "train.steps = 4",
-        "train.validate_every = 2",
-        "train.save_every = 4",
-        "data.vocab_size = 300",
-        "data.length = 16",
-        "data.batch_size = 4",
-        "model.depth = 2",
-        "model.aspect = 8",
-        f'data.corpus = "{tmp_path / "text.txt"}"',
-        f'data.cache = "{tmp_path / "cache"}"',
-    ]
 
 
 def test_arms_of_a_method_with_parameters(settings: list[str]) -> None:
@@ -164,52 +141,6 @@ def test_a_run_whose_corpus_has_changed_is_run_again(
     assert len(list((store / "runs").iterdir())) == 2 and len(Store(store).read()) == 1
 
 
-# --- what several benches of one store make of it
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Runs that only pretend: what they were called, in order."""
-    told: list[str] = []
-
-    def process(pool: Pool, command: list[str], title: str) -> None:
-        told.append(title)
-        if command[0] == "zoo.heldout":
-            for folder in command[1:]:
-                (Path(folder) / "test.json").write_text('{"loss": 3.5}')
-            return
-        pretend(Path(command[4]), 3.0 + len(told) / 100, steps=4)
-
-    monkeypatch.setattr(Pool, "_process", process)
-    monkeypatch.setattr(bench, "fingerprint", lambda arm: "x")
-    return told
-
-
-def pretend(folder: Path, loss: float, steps: int) -> None:
-    """What a run leaves, without the run."""
-    summary = Summary(
-        "finished", [], steps, steps * 64, 1000, loss, loss, loss, steps, 1.0, 1.0, 0.1, 6.0, 100.0, 10, 1.0, 0, "", {},
-        "x", 1, 1,
-    )  # fmt: skip
-    folder.mkdir(parents=True)
-    summary.write(folder)
-    (folder / "config.gin").write_text("")
-    written = [{"slot": "residual", "id": "v1_m3", "code": code(REGISTRY.claims("v1_m3")[0])}]
-    (folder / "versions.json").write_text(json.dumps({"corpus": "x", "plugins": written}))
-    rows = [("train", 2, 4.0), ("valid", 2, 4.0), ("train", steps, loss), ("valid", steps, loss)]
-    lines = [
-        {
-            "kind": kind,
-            "step": step,
-            "tokens": step * 64,
-            "tokens_per_second": 10.0,
-            "loss": loss if loss == loss else None,
-        }
-        for kind, step, loss in rows
-    ]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
 def test_baselines_that_a_second_bench_asks_for_are_compared(
     settings: list[str], tmp_path: Path, quick: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,15 +183,6 @@ def _until(done: Callable[[], bool], seconds: float = 120.0) -> None:
     while not done():
         assert time.monotonic() < end, "it took too long"
         time.sleep(0.1)
-
-
-def test_a_bench_says_how_much_is_left(
-    settings: list[str], tmp_path: Path, quick: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--gin", "v1_m3", "--seeds", "3", "--store", str(tmp_path / "bench"), "--set", *settings]) == 0
-    told = [line.rpartition("; ")[2] for line in capsys.readouterr().out.splitlines() if "valid loss" in line]
-    assert [line.partition(" to go, about 0:00")[0] for line in told[:1] + told[2:5]] == ["1", "3", "2", "1"]
-    assert "to go" not in told[1] and "to go" not in told[5]
 
 
 def test_another_learning_rate_is_another_arm(
@@ -340,12 +262,6 @@ def test_an_interrupted_bench_goes_on(
     assert len(quick) == len(set(quick)) == 5  # four runs and the test split, each once
 
 
-def test_one_bench_at_a_time(settings: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Store(tmp_path / "bench").held():
-        assert main(["--gin", "v1_m3", "--store", str(tmp_path / "bench"), "--set", *settings]) == 2
-    assert "another zoo-bench is working in" in capsys.readouterr().err
-
-
 def test_a_method_whose_code_has_changed(
     settings: list[str],
     tmp_path: Path,
@@ -403,57 +319,6 @@ def test_a_loss_that_is_not_finite_is_a_divergence(
         assert all(run.status == "diverged" for run in runs if run.name == "v1_m3" or where == "test")
 
 
-def test_a_plan_counts_what_is_missing(
-    settings: list[str],
-    tmp_path: Path,
-    quick: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def pace(arm: Arm, threads: int) -> forecast.Pace:
-        return forecast.Pace(10.0, 1.0)
-
-    monkeypatch.setattr(forecast, "pace", pace)
-    command = ["--gin", "v1_m3", "--seeds", "3", "--store", str(tmp_path / "bench"), "--set", *settings]
-
-    def plan(*more: str) -> list[list[str]]:
-        assert main([*command, *more, "--plan"]) == 0
-        lines = capsys.readouterr().out.splitlines()
-        return [
-            [cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith(("| base", "| v1"))
-        ]
-
-    assert [row[6:9] for row in plan()] == [["3", "3", "0:42"]] * 2  # 10 s and 4 steps each
-    assert plan()[1][9] == "parameters +0.000%, flops +0.000%"
-    assert main([*command, "suite.lrs = (0.5, 1.0)"]) == 0
-    capsys.readouterr()
-    assert [row[7] for row in plan()] == ["2", "2"]
-    assert [row[7] for row in plan("suite.lrs = (0.5, 1.0)")] == ["0", "0"]
-    assert [row[7] for row in plan("suite.lrs = (0.5, 2.0)")] == ["1 to 3", "1 to 3"]  # should 2.0 be the better one
-    assert len(quick) == 9
-
-
-def test_reports_are_merged_and_compared(
-    settings: list[str], tmp_path: Path, quick: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    one, other = str(tmp_path / "one"), str(tmp_path / "other")
-    for store, method in ((one, "v1_m3"), (other, "v1_m4")):
-        assert main(["--gin", method, "--seeds", "2", "--store", store, "--set", *settings]) == 0
-    capsys.readouterr()
-    page = tmp_path / "RESULTS.md"
-    command = [one, other, "--into", str(tmp_path / "both"), "--against", one, "--results", str(page)]
-    assert report_command.main(command) == 0
-    out = capsys.readouterr().out
-    assert "| v1_m3 | 2 |" in out and "| v1_m4 | 2 |" in out
-    for file in ("report.md", "report.html"):
-        assert "Against the earlier results" in (tmp_path / "both" / file).read_text()
-    assert "best of Version 1" in page.read_text()
-    assert report_command.main([str(tmp_path)]) == 2
-    assert "has no results.jsonl" in capsys.readouterr().err
-    assert report_command.main([one, "--results", str(tmp_path / "no" / "page.md")]) == 2
-    assert "No such file" in capsys.readouterr().err
-
-
 def test_the_training_curve_has_the_time_it_took() -> None:
     rows = [
         {"step": 10, "tokens": 100, "tokens_per_second": 50.0, "loss": 4.0},
@@ -464,40 +329,3 @@ def test_the_training_curve_has_the_time_it_took() -> None:
     assert points == [(10, 100, 2.0, 4.0), (20, 200, 102.0, 3.0), (30, 300, 103.0, 2.0)]
     assert speed == 50.0
     assert training_curve([]) == ([], 0.0)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ([], "name a method"),
-        (["--suite", "v11"], "v11"),
-        (["--gin", "v1_m3", "--jobs", "0"], "--jobs"),
-        (["--gin", "v1_m3", "--seeds", "0"], "at least 1"),
-        (["--gin", "v1_m3", "--lrs", "1,1e999"], "write numbers"),
-        (["--gin", "v1_m3", "--lrs", "1,1"], "each once"),
-        (["--gin", "v1_m3", "--lrs", "abc"], "--lrs 'abc': write numbers"),
-        (["--gin", "v1_m3", "--lrs", ""], "--lrs '': name one or several"),
-        (["--methods", "v1_m3,"], "--methods 'v1_m3,': name one or several"),
-        (["--suite", "v11"], "there is no suite v11 (nearest: v1"),
-        (["--suite", "no/such.gin"], "there is no suite no/such.gin"),
-        (["--gin", "v1_m3", "--set", "train.seed = 7"], "not train.seed"),
-        (["--gin", "v1_m3", "--set", "data.corpus = 'no/such/text'"], "no/such/text"),
-        (["--gin", "v1_m3", "--lrs", "-1"], "positive"),
-        (["--gin", "v1_m33"], "v1_m3"),
-        (["--suite", "v1", "--gin", "hosts/parallel"], "bind suite.hosts"),
-        (["--suite", "v1", "--methods", "v1_m3,v1_m33"], "v1_m33: "),
-        (["--gin", "sizes/tiny", "--set", "suite.baselines = ()"], "nothing to run"),
-        (["--gin", "v1_m3", "--store", "setup.cfg"], "setup.cfg"),
-    ],
-)
-def test_bad_input_gets_a_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 2
-    assert sentence in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("suite", ["v1", "v2", "v3", "v4", "skip", "weak_recurrence", "smoke"])
-def test_suites_name_methods_that_exist(suite: str) -> None:
-    loaded = config.load([f"suites/{suite}"])
-    for name in loaded.build("suite").methods:
-        for part in name.split("+"):
-            assert config.find(part).exists()

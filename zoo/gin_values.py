@@ -110,6 +110,8 @@ def describe(wanted: Any) -> str:
         return " or ".join(describe(member) for member in args)
     if origin is Literal:
         return "one of " + ", ".join(map(repr, args)) if len(args) > 1 else repr(args[0])
+    if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
+        return f"a tuple, each {describe(args[0])}"
     if origin is collections.abc.Callable or wanted is collections.abc.Callable:
         return "a reference (@name)"
     return inspect.formatannotation(wanted) if not isinstance(wanted, str) else wanted

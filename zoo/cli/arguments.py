@@ -1,9 +1,12 @@
-"""argparse for all commands: a sentence in place of the usage, and the nearest flag for one that does not exist."""
+"""What all commands share. argparse: a sentence in place of the usage, and the nearest flag for one that does not exist."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
+import sys
+from pathlib import Path
 from typing import NoReturn
 
 
@@ -66,3 +69,26 @@ class GinParser(Parser):
 
     def stray(self, word: str) -> str:
         return f"{word} belongs behind a flag: --set {shlex.quote(word)}" if "=" in word else f"write --gin {word}"
+
+
+def folder(flag: str, path: Path) -> None:
+    """Make a folder that was named, or say that it cannot be one."""
+    from zoo.errors import ZooError
+
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ZooError(f"{flag} {path} cannot be a folder: {error.strerror}; name another one") from error
+
+
+def failed(program: str, error: Exception) -> int:
+    """Tell what went wrong; the exit code."""
+    told = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else error
+    print(f"{program}: {told}", file=sys.stderr)
+    return 2
+
+
+def seen_enough() -> int:
+    """End quietly when whoever read the output reads no more, as `head` does."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoo.cli.arguments import GinParser
+from zoo.cli.arguments import GinParser, failed, folder, seen_enough
 
 if TYPE_CHECKING:
     from zoo.arms import Arm
@@ -58,10 +58,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         prepare_process()
     try:
-        return _bench(options)
+        code = _bench(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        return seen_enough()
     except (ZooError, OSError) as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
-        return 2
+        return failed(PROGRAM, error)
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted; the same command goes on where it was", file=sys.stderr)
         return 130
@@ -82,6 +85,7 @@ def _bench(options: argparse.Namespace) -> int:
         _plan(arms, suite, options)
         return 0
     bench.check_corpora(arms)
+    folder("--store", options.store)
     judged = {arm.id: arm.baselines for arm in arms if arm.match == "method"}
     store = Store(options.store)
     with store.held():

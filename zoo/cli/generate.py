@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import codecs
 import json
-import os
 import re
 import signal
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoo.cli.arguments import Parser
+from zoo.cli.arguments import Parser, seen_enough
 
 if TYPE_CHECKING:
     from zoo.generate import Text
@@ -86,8 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _end_line()
         return 128 + signal.SIGINT
-    except BrokenPipeError:  # | head has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        return seen_enough()
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.cli import plugin_commands
-from zoo.cli.arguments import Parser
+from zoo.cli.arguments import Parser, seen_enough
 
 if TYPE_CHECKING:
     from zoo.plugin_states import State
@@ -32,9 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("zoo-plugins: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
-    except BrokenPipeError:  # | head has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except BrokenPipeError:
+        return seen_enough()
     return code
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from zoo.cli.arguments import Parser
+from zoo.cli.arguments import Parser, failed, folder, seen_enough
 
 PROGRAM = "zoo-report"
 
@@ -33,10 +33,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     from zoo.errors import ZooError
 
     try:
-        return _report(options)
+        code = _report(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        return seen_enough()
     except (ZooError, OSError) as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
-        return 2
+        return failed(PROGRAM, error)
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -49,6 +52,7 @@ def _report(options: argparse.Namespace) -> int:
     found = report.Report.of(merged(folders), known(folders))
     first = folders[0] if folders[0].is_dir() else folders[0].parent
     into = options.into or first
+    folder("--into", into)
     if options.against:
         found = found.against(report.Report.of(merged([options.against]), known([options.against])))
     report.write(found, into)
