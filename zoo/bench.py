@@ -51,7 +51,7 @@ def run(arms: Sequence[Arm], suite: Suite, store: Store, jobs: int, say: Say, ag
     if suite.costs:
         judged = [arm for arm in arms if arm.id not in pool.failed]
         with stopped_with_us():
-            pool.failures += costs.measure(judged, store.folder, threads(1), say, again)
+            pool.failures += costs.measure(judged, store.folder, pool.threads, say, again)
     return pool.failures
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zoo.arms import Arm
 
 FILE = "costs.jsonl"
-ROUNDS = 15
+ROUNDS = 60
 
 
 class Ratio(NamedTuple):
@@ -128,7 +128,7 @@ def _beside(plain: Arm, others: Sequence[Arm], folder: Path, threads: int, say: 
             try:
                 most = weigh(arm.name, build, threads)
                 with Worker(arm.name, build, threads=threads) as worker:
-                    rounds = in_turns(worker, reference, ROUNDS)
+                    rounds = [(round(own, 6), round(its, 6)) for own, its in in_turns(worker, reference, ROUNDS)]
             except ZooError as error:
                 failures.append(str(error))
                 continue

@@ -114,10 +114,13 @@ def compare(
     return {name: Measured(seconds[name], memory[name]) for name in arms}
 
 
-def in_turns(one: Worker, other: Worker, rounds: int, patience: float = 60.0) -> list[tuple[float, float]]:
-    """Seconds a step of both, round by round; of slow steps fewer rounds, so that it takes about so many seconds."""
+def in_turns(one: Worker, other: Worker, rounds: int, patience: float = 20.0) -> list[tuple[float, float]]:
+    """Seconds a step of both, round by round; of slow steps fewer rounds, so that it takes about so many seconds.
+
+    Rounds are short and many: what else happens on the machine then mostly meets both.
+    """
     both = one.time(1) + other.time(1)
-    steps = max(1, math.ceil(0.4 / both))
+    steps = max(1, math.ceil(0.02 / both))
     rounds = max(5, min(rounds, int(patience / (steps * both))))
     found = []
     for turn in range(rounds):  # neither is always the first

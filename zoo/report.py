@@ -254,9 +254,9 @@ INTRODUCTION = (
     " the least difference to the largest. Two learning rates are the method's and the baseline's, each the best of those"
     " that both had the choice of. “Match is off by” is what the baseline has more or less than the method. Time and"
     " memory are those of a training step as ratios to the plain block's, measured in turns with it, each in a process of"
-    " its own, the memory beyond the weights: what is kept for the gradient, gradients, and the optimiser's state. Where"
-    " that was not measured, “≈” stands before what the runs themselves say: the speeds that a tenth of each arm's stretches"
-    " of training exceed and the memory of whole processes, a hint."
+    " its own with as many threads as a run, the memory beyond the weights: what is kept for the gradient, gradients, and"
+    " the optimiser's state. Where that was not measured, “≈” stands before what the runs themselves say: the speeds that a"
+    " tenth of each arm's stretches of training exceed and the memory of whole processes, a hint."
 )
 
 
