@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -30,8 +31,8 @@ def holding(megabytes: int) -> functools.partial[object]:
 
 
 def test_ratios_of_time_and_memory() -> None:
-    found = compare({"short": sleeping(0.01), "long": sleeping(0.03)}, rounds=5, threads=1)
-    assert found["long"].ratio(found["short"]) == pytest.approx(3, rel=0.3)
+    found = compare({"short": sleeping(0.02), "long": sleeping(0.1)}, rounds=5, threads=1)
+    assert 2 < found["long"].ratio(found["short"]) <= 5.5  # other work makes both longer
     assert len(found["long"].seconds) == 5
     assert weigh("some", holding(64), 1) == pytest.approx(64, abs=16)
 
@@ -40,7 +41,7 @@ def test_turns_are_fewer_where_steps_are_slow() -> None:
     with Worker("a", sleeping(0.02), threads=1) as a, Worker("b", sleeping(0.1), threads=1) as b:
         assert len(in_turns(a, b, rounds=7, patience=0.1)) == 5
         rounds = in_turns(a, b, rounds=7)
-    assert len(rounds) == 7 and all(one < other for one, other in rounds)
+    assert len(rounds) == 7 and statistics.median(one / other for one, other in rounds) < 0.5
 
 
 def test_what_fails_in_a_process_is_told() -> None:

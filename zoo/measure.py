@@ -27,6 +27,8 @@ Build = Callable[[], Step]  # must be picklable: a function of a module, or a pa
 
 GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536"}  # what is free goes back to the system: what is left is in use
 
+PAUSE = 0.01  # seconds between turns: the threads of the one before wait for more by spinning, for a while
+
 
 class Measured(NamedTuple):
     seconds: list[float]  # of a step, one a round
@@ -56,6 +58,7 @@ class Worker:
 
     def time(self, steps: int) -> float:
         """Seconds of a step, over so many."""
+        time.sleep(PAUSE)
         self._pipe.send(steps)
         return float(self._answer())
 
@@ -120,7 +123,7 @@ def in_turns(one: Worker, other: Worker, rounds: int, patience: float = 20.0) ->
     Rounds are short and many: what else happens on the machine then mostly meets both.
     """
     both = one.time(1) + other.time(1)
-    steps = max(1, math.ceil(0.02 / both))
+    steps = max(1, math.ceil(0.1 / both))
     rounds = max(5, min(rounds, int(patience / (steps * both))))
     found = []
     for turn in range(rounds):  # neither is always the first
