@@ -47,6 +47,16 @@ def test_every_method_has_a_panel_of_its_own() -> None:
     assert [axes.get_title() for axes in drawn.axes if axes.get_visible()] == [f"m{i}" for i in range(6)]
 
 
+def test_the_legend_of_a_single_panel_is_whole() -> None:
+    kinds = [result(f"baseline {kind}", 1, 3.0, match=kind) for kind in figures.MATCHED]
+    method = result("m", 1, 3.0, baselines={kind: f"baseline {kind}" for kind in figures.MATCHED})
+    drawn = figures.curves(panels([*kinds, method]), "steps", "Curves")
+    (legend,) = drawn.legends
+    assert len(legend.get_texts()) == 2 + len(figures.MATCHED)
+    box = legend.get_window_extent()
+    assert drawn.bbox.x0 <= box.x0 and box.x1 <= drawn.bbox.x1
+
+
 def test_labels_do_not_lie_on_each_other() -> None:
     """Thirty methods that end within a hundredth of a nat, and one that fails."""
     arms = Report.of([*runs(30), result("bad", 1, 9.0), result("bad", 2, 9.0)]).arms

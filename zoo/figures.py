@@ -70,7 +70,7 @@ def curves(panels: Sequence[Panel], against: str, title: str) -> Figure:
 
     columns = min(COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
-    width, height = max(6.0, 2.7 * columns), 1.4 + 1.9 * rows
+    width, height = max(6.5, 2.7 * columns), 1.4 + 1.9 * rows
     figure = Figure(figsize=(width, height))  # laid out by hand: matplotlib would draw every panel several times for it
     figure.subplots_adjust(0.6 / width, 0.45 / height, 1 - 0.1 / width, 1 - 1.0 / height, wspace=0.07, hspace=0.25)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flatten().tolist()
@@ -89,7 +89,8 @@ def curves(panels: Sequence[Panel], against: str, title: str) -> Figure:
     shown += [Line2D([], [], color="black", lw=0.8, ls=MATCHED[kind], label=f"baseline: {kind}") for kind in kinds]
     shown.append(Line2D([], [], color=OTHER, ls="", marker="o", ms=3, label="validation"))
     middle = (0.5, 1 - 0.45 / height)
-    figure.legend(handles=shown, loc="upper center", bbox_to_anchor=middle, ncols=len(shown), fontsize=8, frameon=False)
+    narrow = {"ncols": len(shown), "fontsize": 7, "columnspacing": 1.0, "frameon": False}
+    figure.legend(handles=shown, loc="upper center", bbox_to_anchor=middle, **narrow)
     figure.text(0.5, 0.08 / height, against, fontsize=8, ha="center")
     figure.text(0.08 / width, 0.5, "loss (nats a token)", fontsize=8, va="center", rotation=90)
     figure.text(0.5, 1 - 0.08 / height, textwrap.fill(title, int(12 * width)), fontsize=10, ha="center", va="top")
