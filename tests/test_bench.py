@@ -319,6 +319,14 @@ def test_a_loss_that_is_not_finite_is_a_divergence(
         assert all(run.status == "diverged" for run in runs if run.name == "v1_m3" or where == "test")
 
 
+def test_a_validation_stands_where_its_step_does() -> None:
+    logged = [(10, 1000, 2.0, 4.0), (20, 2000, 6.0, 3.0)]
+    assert bench.place(5, logged) == (5, 500, 1.0) and bench.place(10, logged) == (10, 1000, 2.0)
+    assert bench.place(15, logged) == (15, 1500, 4.0) and bench.place(20, logged) == (20, 2000, 6.0)
+    assert bench.place(25, logged) == (25, 2000, 6.0)  # what followed was not finite
+    assert bench.place(5, []) == (5, 0, 0.0)
+
+
 def test_the_training_curve_has_the_time_it_took() -> None:
     rows = [
         {"step": 10, "tokens": 100, "tokens_per_second": 50.0, "loss": 4.0},

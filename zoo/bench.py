@@ -348,7 +348,7 @@ def collect(job: Job, folder: Path) -> Result:
         seconds=found.seconds,
         blew_up=found.blew_up,
         alarm=found.alarm,
-        curve=[(*_place(row["step"], training), row["loss"]) for row in validated],
+        curve=[(*place(row["step"], training), row["loss"]) for row in validated],
         training=training,
         probes=found.probes,
         baselines=dict(arm.baselines),
@@ -373,10 +373,13 @@ def training_curve(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Point], floa
     return points, statistics.median(row["tokens_per_second"] for row in rows) if rows else 0.0
 
 
-def _place(step: int, training: Sequence[Point]) -> tuple[int, int, float]:
-    """Step, tokens and seconds of the last training point up to this step."""
-    passed = [point for point in training if point[0] <= step]
-    return (step, *passed[-1][1:3]) if passed else (step, 0, 0.0)
+def place(step: int, training: Sequence[Point]) -> tuple[int, int, float]:
+    """Step, tokens and seconds of a validation: between two logged points it is as far from them as its step is."""
+    known = [(0, 0, 0.0), *(point[:3] for point in training)]
+    after = next((point for point in known if point[0] >= step), known[-1])
+    before = next(point for point in reversed(known) if point[0] <= step)
+    part = (step - before[0]) / (after[0] - before[0]) if after[0] > before[0] else 0.0
+    return step, round(before[1] + part * (after[1] - before[1])), before[2] + part * (after[2] - before[2])
 
 
 def _number(value: float) -> float | None:
