@@ -21,7 +21,7 @@ from zoo.verdict import arms
 
 def cost(arm: str, *ratios: float, measured: str = "2026-01-01", plain: str = "baseline", **changed: object) -> Cost:
     rounds = [(ratio * 0.1, 0.1) for ratio in ratios]
-    values = Cost(arm, plain, arm, "method", "sequential", rounds, (30.0, 20.0), 2, {}, {}, measured)
+    values = Cost(arm, plain, arm, "method", "sequential", rounds, (30.0, 20.0), 2, {}, {}, {}, measured)
     return dataclasses.replace(values, **changed)  # type: ignore[arg-type]
 
 
@@ -84,12 +84,19 @@ def test_what_is_missing() -> None:
     both = [*wanted, *arms_of(["v1_m3"], SHAPE, Suite(), None)]  # they share the plain arm
     todo = costs.missing(both, {})
     assert todo.keys() == {plain.id} and len(todo[plain.id]) == 4
-    have = {arm.id: cost(arm.id, 1.0, plain=plain.id, code=dict(arm.code)) for arm in todo[plain.id]}
+    have = {
+        arm.id: cost(arm.id, 1.0, plain=plain.id, code=dict(arm.code), settings=costs.first(arm).settings)
+        for arm in todo[plain.id]
+    }
     assert costs.missing(both, have) == {}
     elsewhere = have | {method.id: cost(method.id, 1.0, plain="another")}
     assert costs.missing(both, elsewhere) == {plain.id: [method]}
     rewritten = have | {method.id: dataclasses.replace(have[method.id], code={"wr_8_2": "other"})}
     assert costs.missing(both, rewritten) == {} and costs.missing(both, rewritten, again=True) == {plain.id: [method]}
+    other = {**have[method.id].settings, "model.norm_eps": "0.1"}  # a default, as it was then
+    assert costs.missing(both, have | {method.id: dataclasses.replace(have[method.id], settings=other)}) == {
+        plain.id: [method]
+    }
     without = [arm for arm in wanted if arm is not plain]  # it failed, or was not asked for
     assert costs.missing(without, {}) == {}
 

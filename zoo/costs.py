@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zoo.errors import ZooError
 from zoo.files import append_line, read_lines
+from zoo.gin_values import changed
 from zoo.stats import median_interval
 
 if TYPE_CHECKING:
-    from zoo.arms import Arm
+    from zoo.arms import Arm, Job
 
 FILE = "costs.jsonl"
 ROUNDS = 60
@@ -41,6 +42,7 @@ class Cost:
     memory: tuple[float, float] | None  # MB of a step beyond the weights, of both; unknown on some systems
     threads: int
     code: dict[str, str]  # of its methods
+    settings: dict[str, str]  # every value, defaults too
     versions: dict[str, Any]
     measured: str  # when
 
@@ -86,11 +88,22 @@ def missing(arms: Sequence[Arm], have: Mapping[str, Cost], again: bool = False) 
             continue
         others = dict.fromkeys([*method.baselines.values(), method.id])
         for arm in (by_id[id] for id in others if id != plain and id in by_id):
-            kept = have.get(arm.id)
-            known = kept is not None and kept.plain == plain and not (again and kept.code != dict(arm.code))
-            if not known and arm not in todo.setdefault(plain, []):
+            if not _known(have.get(arm.id), arm, plain, again) and arm not in todo.setdefault(plain, []):
                 todo[plain].append(arm)
     return {plain: some for plain, some in todo.items() if some}
+
+
+def _known(kept: Cost | None, arm: Arm, plain: str, again: bool) -> bool:
+    if kept is None or kept.plain != plain or (again and kept.code != dict(arm.code)):
+        return False
+    return not changed(kept.settings, first(arm).settings)
+
+
+def first(arm: Arm) -> Job:
+    """The run whose step stands for all of the arm's."""
+    from zoo.arms import Job
+
+    return Job(arm, 1, 1.0)
 
 
 def measure(
@@ -113,18 +126,18 @@ def measure(
 
 
 def _beside(plain: Arm, others: Sequence[Arm], folder: Path, threads: int, say: Callable[[str], None]) -> list[str]:
-    from zoo.arms import Job
     from zoo.measure import Worker, in_turns, weigh
     from zoo.rehearsal import training
     from zoo.summary import now
     from zoo.versions import versions
 
     failures = []
-    build = functools.partial(training, Job(plain, 1, 1.0).text)
+    build = functools.partial(training, first(plain).text)
     least = weigh(plain.name, build, threads)
     with Worker(plain.name, build, threads=threads) as reference:
         for arm in others:
-            build = functools.partial(training, Job(arm, 1, 1.0).text)
+            job = first(arm)
+            build = functools.partial(training, job.text)
             try:
                 most = weigh(arm.name, build, threads)
                 with Worker(arm.name, build, threads=threads) as worker:
@@ -134,7 +147,8 @@ def _beside(plain: Arm, others: Sequence[Arm], folder: Path, threads: int, say: 
                 continue
             memory = (most, least) if most == most and least == least else None
             cost = Cost(
-                arm.id, plain.id, arm.name, arm.match, arm.host, rounds, memory, threads, dict(arm.code), versions(), now()
+                arm.id, plain.id, arm.name, arm.match, arm.host, rounds, memory, threads, dict(arm.code), job.settings,
+                versions(), now(),
             )  # fmt: skip
             append_line(folder / FILE, asdict(cost))
             say(str(cost))

@@ -16,7 +16,6 @@ import statistics
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from multiprocessing.connection import Connection
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -153,16 +152,16 @@ def _work(build: Build, warm_up: int, threads: int, pipe: Connection) -> None:
 
 
 def _weigh(build: Build, threads: int, pipe: Connection) -> None:
-    from zoo.versions import peak_memory
+    from zoo.versions import memory_in_use, peak_memory
 
     with _telling(pipe):
         step = _prepared(build, threads)
         gc.collect()
-        before = _held()
+        before = memory_in_use(_device())
         for _ in range(2):
             step()
         _finish()
-        pipe.send((peak_memory(_device()) - before) / (1 << 20))
+        pipe.send(math.nan if before is None else (peak_memory(_device()) - before) / (1 << 20))
 
 
 @contextlib.contextmanager
@@ -192,23 +191,10 @@ def _device() -> str:
 
 def _finish() -> None:
     """A GPU goes on after the call has returned."""
-    import torch
+    if _device() == "cuda":
+        import torch
 
-    if torch.cuda.is_initialized():
         torch.cuda.synchronize()
-
-
-def _held() -> float:
-    """Bytes in use now; NaN where the system does not say."""
-    import torch
-
-    if torch.cuda.is_initialized():
-        return float(torch.cuda.memory_allocated())
-    try:
-        status = Path("/proc/self/status").read_text(encoding="utf-8")
-    except OSError:
-        return math.nan
-    return next(int(line.split()[1]) * 1024.0 for line in status.splitlines() if line.startswith("VmRSS:"))
 
 
 # --- starting them

@@ -70,21 +70,31 @@ class Ranks(NamedTuple):
         return result
 
 
+def alone(device: str = "auto") -> Ranks:
+    """A process that has nothing to do with others."""
+    return Ranks(0, 1, _device(device))
+
+
+def _device(wanted: str) -> torch.device:
+    import torch
+
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted == "cuda":
+        if not torch.cuda.is_available():
+            raise ConfigError('train.device = "cuda", but torch finds no CUDA device here')
+        wanted = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        torch.cuda.set_device(wanted)
+    return torch.device(wanted)
+
+
 @contextlib.contextmanager
 def join(device: str = "auto") -> Iterator[Ranks]:
     """Take this process's place: torchrun says which through the environment."""
-    import torch
+    import torch.distributed as dist
 
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda":
-        if not torch.cuda.is_available():
-            raise ConfigError('train.device = "cuda", but torch finds no CUDA device here')
-        device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
-        torch.cuda.set_device(device)
-    ranks = Ranks(rank, size, torch.device(device))
-    import torch.distributed as dist
+    ranks = Ranks(rank, size, _device(device))
 
     if size == 1 or dist.is_initialized():  # whoever made the group ends it
         yield ranks

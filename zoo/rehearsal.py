@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import itertools
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from zoo.measure import Step
 
@@ -38,7 +37,7 @@ class RandomTokens:
 def training(text: str) -> Step:
     """The training step of a configuration, as zoo-train makes it. The learning rate is zero, so that nothing blows up."""
     from zoo import config as configs
-    from zoo.ranks import join
+    from zoo.ranks import alone
     from zoo.start import build_model, new_session
     from zoo.step import train_step
 
@@ -48,7 +47,7 @@ def training(text: str) -> Step:
         config = configs.load([file.name])
     settings: Settings = dataclasses.replace(config.build("train"), lr=0.0)
     data = RandomTokens(config.get("data.vocab_size"), config.get("data.batch_size"), config.get("data.length"))
-    ranks = contextlib.ExitStack().enter_context(join(settings.device))
+    ranks = alone(settings.device)
     model = build_model(config, settings, ranks.device, data.vocab_size, data.length)
-    session = new_session(settings, ranks, Path(), cast("Data", cast(Any, data)), model)
+    session = new_session(settings, ranks, Path(), cast("Data", data), model)
     return functools.partial(train_step, session)

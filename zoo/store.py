@@ -146,17 +146,17 @@ def known(folders: Sequence[Path]) -> Known:
     baselines: dict[str, dict[str, str]] = {}
     twins: set[tuple[str, str]] = set()
     for folder in folders:
-        noted = _noted(_place(folder))
+        noted = _noted(place(folder))
         for name in sorted(noted, reverse=True):  # the last word is the first name's, and never that of ""
             arms = noted[name]["arms"]
             suites |= {id: name or suites.get(id, "") for id in arms}
             for id, matched in arms.items():
                 baselines.setdefault(id, {}).update(matched)
             twins |= {(one, other) for one, other in noted[name]["twins"]}
-    return Known(suites, baselines, tuple(sorted(twins)), costs.merged(map(_place, folders)))
+    return Known(suites, baselines, tuple(sorted(twins)), costs.merged(map(place, folders)))
 
 
-def _place(store: Path) -> Path:
+def place(store: Path) -> Path:
     """The folder of a store that was named by it, or by its file of results."""
     return store if store.is_dir() else store.parent
 

@@ -102,10 +102,27 @@ def peak_memory(device: str) -> int:
         import torch
 
         return torch.cuda.max_memory_allocated(device)
-    try:  # unlike ru_maxrss this does not begin with what the parent process held
-        status = Path("/proc/self/status").read_text(encoding="utf-8")
-        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
-    except (OSError, StopIteration):
-        import resource
+    peak = _status("VmHWM:")  # unlike ru_maxrss this does not begin with what the parent process held
+    if peak is not None:
+        return peak
+    import resource
 
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def memory_in_use(device: str) -> int | None:
+    """… that it holds now; None where the system does not say."""
+    if device.startswith("cuda"):
+        import torch
+
+        return torch.cuda.memory_allocated(device)
+    return _status("VmRSS:")
+
+
+def _status(key: str) -> int | None:
+    """Bytes that the system counts for this process under a name."""
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(key)), None)

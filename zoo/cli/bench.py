@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import math
+import signal
 import statistics
 import sys
 from collections.abc import Sequence
@@ -62,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        return seen_enough()
+        seen_enough()
+        return 128 + signal.SIGPIPE  # it may not be over
     except (ZooError, OSError) as error:
         return failed(PROGRAM, error)
     except KeyboardInterrupt:

@@ -45,13 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _report(options: argparse.Namespace) -> int:
     from zoo import report
     from zoo.files import write_atomically
-    from zoo.store import known, merged
+    from zoo.store import known, merged, place
     from zoo.table import show
 
     folders: list[Path] = options.folders
     found = report.Report.of(merged(folders), known(folders))
-    first = folders[0] if folders[0].is_dir() else folders[0].parent
-    into = options.into or first
+    into = options.into or place(folders[0])
     folder("--into", into)
     if options.against:
         found = found.against(report.Report.of(merged([options.against]), known([options.against])))
