@@ -50,7 +50,8 @@ def test_every_method_has_a_panel_of_its_own() -> None:
 def test_the_legend_of_a_single_panel_is_whole() -> None:
     kinds = [result(f"baseline {kind}", 1, 3.0, match=kind) for kind in figures.MATCHED]
     method = result("m", 1, 3.0, baselines={kind: f"baseline {kind}" for kind in figures.MATCHED})
-    drawn = figures.curves(panels([*kinds, method]), "steps", "Curves")
+    *baselines, last = Report.of([*kinds, method]).arms
+    drawn = figures.curves([figures.Panel(last, baselines)], "steps", "Curves")
     (legend,) = drawn.legends
     assert len(legend.get_texts()) == 2 + len(figures.MATCHED)
     box = legend.get_window_extent()

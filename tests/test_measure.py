@@ -66,6 +66,8 @@ def test_ctrl_c_is_not_the_processes_but_ours_and_none_is_left(tmp_path: Path) -
     )
     assert process.stdout is not None
     child = int(process.stdout.readline())
+    masks = dict(line.split(":\t") for line in Path(f"/proc/{child}/status").read_text().splitlines())
+    assert int(masks["SigBlk"], 16) & 1 << (signal.SIGINT - 1)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, told = process.communicate(timeout=60)
     assert told.count("Traceback") == 1 and "KeyboardInterrupt" in told  # ours alone

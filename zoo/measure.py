@@ -15,6 +15,7 @@ import signal
 import statistics
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -206,6 +207,7 @@ def _start(
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=work, args=(*given, theirs), daemon=True)
+    resource_tracker.ensure_running()  # else the start below would start it, which unblocks the signal again
     # Ctrl-C is for us, who end it: it inherits that it does not listen.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
