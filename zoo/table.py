@@ -51,7 +51,9 @@ def show(tables: Sequence[Table]) -> None:
     for table in tables:
         fits = table.width <= console.width or not table.brief
         shown = table if fits else table.shortened()
-        drawn = Drawn(title=shown.title, title_justify="left", caption=None if fits else "more columns where there is more room")
+        drawn = Drawn(
+            title=shown.title, title_justify="left", caption=None if fits else "more columns where there is more room"
+        )
         for name in shown.head:
             drawn.add_column(name, overflow="fold", no_wrap=name == shown.head[0])
         for row in shown.rows:
