@@ -1,4 +1,4 @@
-"""The three extension points of a block: their interfaces and their plain defaults.
+"""The slots of a block: the base class of each, which is its interface and its plain default.
 
 A method is a callable `factory(layer, …settings)` that builds one extension for one layer. It owns its initialisation,
 marks its parameters with `hint`, and declares in `reads` what it wants to find in the history.
@@ -7,16 +7,31 @@ marks its parameters with `hint`, and declares in `reads` what it wants to find 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
 from zoo import API_VERSION as API_VERSION
-from zoo.history import History
-from zoo.scores import Factors, Scores, Term
+from zoo.history import History, name_of as name_of
+from zoo.kernels.attend import Factors, Scores
+from zoo.kernels.blocked_attention import Term
 from zoo.state import State
+
+__all__ = [
+    "ATTENTION",
+    "FFN",
+    "AttentionInputs",
+    "Layer",
+    "MixingSite",
+    "Residual",
+    "ScoreMixing",
+    "Site",
+    "TemporalMixing",
+    "hint",
+    "preset",
+]
 
 Site = Literal["attention", "ffn"]
 ATTENTION: Site = "attention"
@@ -58,7 +73,7 @@ def hint(parameter: nn.Parameter, *, decay: bool = False, lr_factor: float = 1.0
 
 
 class Extension(nn.Module):
-    """What the three kinds share."""
+    """What the base classes of all slots share."""
 
     reads: frozenset[str] = frozenset()  # which of `zoo.history.READABLE` it looks at
     causal: bool = True  # position t never sees t+1…
@@ -107,7 +122,7 @@ class ScoreMixing(Extension):
     """From this layer's queries and keys, its input and the history to the logits of attention. By default: q kᵀ / √d."""
 
     def forward(self, q: Tensor, k: Tensor, inputs: AttentionInputs, history: History, state: State | None) -> Scores:
-        """q (B, H, T, d) and k (B, Hkv, S, d) after rotary positions; the last T of the S keys belong to the queries.
+        """q (B, H, T, d) and k (B, Hkv, S, d) after positions; the last T of the S keys belong to the queries.
 
         `inputs` (B, T, D) are what attention read, before its norm. The answer is unmasked: masking comes last, elsewhere.
         """
@@ -121,6 +136,19 @@ class TemporalMixing(Extension):
 
     def forward(self, u: Tensor, state: State | None) -> Tensor:
         return u
+
+
+SLOT_CLASSES: dict[str, type[Extension]] = {  # slot → what its methods build; an instance of the class itself is plain
+    "residual": Residual,
+    "score_mixing": ScoreMixing,
+    "temporal_mixing": TemporalMixing,
+}
+_PLAIN = tuple(SLOT_CLASSES.values())
+
+
+def is_plain(extension: Extension) -> bool:
+    """Whether it is the default of a slot, which reads no history."""
+    return type(extension) in _PLAIN
 
 
 E_ = TypeVar("E_", bound=Extension)
@@ -152,5 +180,19 @@ def preset(
     return method
 
 
-Factory = Callable[[Layer], Extension]
-Slots = Mapping[str, Factory]
+# The core knows the ids of methods only through the factories that it is given.
+
+
+def called(id: str, build: Callable[..., E_], **settings: Any) -> Callable[[Layer], E_]:
+    """A factory under the name that users know: what it builds is reported by this id."""
+
+    def method(layer: Layer) -> E_:
+        return build(layer, **settings)
+
+    method.__name__ = method.__qualname__ = id
+    return method
+
+
+def attach_name(extension: Extension, factory: Callable[..., Any]) -> None:
+    """Note on an extension what it was built as."""
+    extension.zoo_method = getattr(factory, "__name__", None) or type(extension).__name__  # type: ignore[assignment]

@@ -1,17 +1,51 @@
-"""What the layers below did in this forward pass, as far as some extension declared that it reads it."""
+"""What the layers below did in this forward pass, as far as some extension declared that it reads it.
+
+Each extension gets a view of its own: a field that it did not declare in `reads` is an error to look at, also where
+another method keeps it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from torch import Tensor
 
+from zoo.errors import ZooError
+
 if TYPE_CHECKING:
-    from zoo.block import Block
-    from zoo.scores import Scores
+    from zoo.kernels.attend import Scores
     from zoo.state import State
+
+__all__ = ["READABLE", "Block", "Current", "Heads", "History"]
+
+
+class Reader(Protocol):
+    """An extension, as far as its history asks: what it declared that it reads."""
+
+    @property
+    def reads(self) -> frozenset[str]: ...
+
+    def modules(self) -> Iterator[Any]: ...
+
+
+class Block(Protocol):
+    """A layer, as far as a method may use it; `zoo.replay` runs it again."""
+
+    @property
+    def attention_norm(self) -> Any:
+        """The module of the norm before attention: `block.attention_norm(x)` is N1(x)."""
+
+    @property
+    def dropout(self) -> float:
+        """The part of each sublayer's output that training sets to zero."""
+
+
+def name_of(extension: object) -> str:
+    """The id that an extension was built as; the name of its class where nobody gave it one."""
+    return str(getattr(extension, "zoo_method", type(extension).__name__))
+
 
 # What an extension may declare in `reads`, and what it then finds here.
 READABLE = {
@@ -27,14 +61,14 @@ READABLE = {
 
 
 class Heads(NamedTuple):
-    """A layer's own queries and keys, after rotary positions."""
+    """A layer's own queries and keys, after positions."""
 
     q: Tensor  # (B, H, T, d)
     k: Tensor  # (B, Hkv, S, d)
 
 
 class Pattern(NamedTuple):
-    """How a layer attended: with what scores, made from what heads."""
+    """How a layer attended: its scores, and the heads they were made of."""
 
     scores: Scores
     heads: Heads
@@ -58,12 +92,13 @@ class Current(NamedTuple):
     attention: Tensor | None = None
 
 
-@dataclass(frozen=True)
-class History:
-    """Grows in the stack's loop only; blocks read it and never change it."""
+class UndeclaredRead(ZooError):
+    """A method that looked at a field of the history without declaring it."""
 
-    embedding: Tensor
-    reads: frozenset[str] = frozenset()
+
+class Below(NamedTuple):
+    """What is kept of the layers below; a field that nobody reads stays empty."""
+
     inputs: tuple[Tensor, ...] = ()
     attention: tuple[Tensor, ...] = ()
     ffn: tuple[Tensor, ...] = ()
@@ -72,32 +107,104 @@ class History:
     heads: tuple[Heads, ...] = ()
     scores: tuple[Scores, ...] = ()
     blocks: tuple[Block, ...] = ()
+
+
+@dataclass(frozen=True)
+class History:
+    """Grows in the stack's loop only; blocks read it and never change it."""
+
+    embedding: Tensor
+    reads: frozenset[str] = frozenset()  # what is kept, for all extensions together
+    below: Below = Below()
     state: State | None = None  # of decoding, for an extension that keeps something of its own
     now: Current | None = None
+    reader: Reader | None = None  # who may look at no more than it declares; None: the core
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        self._check("input")
+        return self.below.inputs
+
+    @property
+    def attention(self) -> tuple[Tensor, ...]:
+        self._check("attention")
+        return self.below.attention
+
+    @property
+    def ffn(self) -> tuple[Tensor, ...]:
+        self._check("ffn")
+        return self.below.ffn
+
+    @property
+    def attention_sum(self) -> Tensor | None:
+        self._check("attention_sum")
+        return self.below.attention_sum
+
+    @property
+    def ffn_sum(self) -> Tensor | None:
+        self._check("ffn_sum")
+        return self.below.ffn_sum
+
+    @property
+    def heads(self) -> tuple[Heads, ...]:
+        self._check("heads")
+        return self.below.heads
+
+    @property
+    def scores(self) -> tuple[Scores, ...]:
+        self._check("scores")
+        return self.below.scores
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        self._check("blocks")
+        return self.below.blocks
 
     @property
     def current(self) -> Current:
         assert self.now is not None, "no layer is under way"
         return self.now
 
+    def _check(self, name: str) -> None:
+        if self.reader is not None and name not in self.reader.reads and not _reads_inside(self.reader, name):
+            raise UndeclaredRead(_undeclared(self.reader, name))
+
+    def read_by(self, reader: Reader) -> History:
+        """The view of one extension."""
+        return replace(self, reader=reader)
+
     def under_way(self, block: Block, input: Tensor, attention: Tensor | None = None) -> History:
+        """The history as the block under way sees it."""
         return replace(self, now=Current(block, input, attention))
 
     def after(self, record: Record) -> History:
-        keep = self.reads
-        return History(
-            self.embedding,
-            keep,
-            inputs=(*self.inputs, record.input) if "input" in keep else (),
-            attention=(*self.attention, record.attention) if "attention" in keep else (),
-            ffn=(*self.ffn, record.ffn) if "ffn" in keep else (),
-            attention_sum=_add(self.attention_sum, record.attention) if "attention_sum" in keep else None,
-            ffn_sum=_add(self.ffn_sum, record.ffn) if "ffn_sum" in keep else None,
-            heads=(*self.heads, record.pattern.heads) if "heads" in keep and record.pattern else (),
-            scores=(*self.scores, record.pattern.scores) if "scores" in keep and record.pattern else (),
-            blocks=(*self.blocks, record.block) if "blocks" in keep else (),
-            state=self.state,
+        """The history with one layer more: what a layer above this block sees."""
+        keep, below = self.reads, self.below
+        longer = Below(
+            inputs=(*below.inputs, record.input) if "input" in keep else (),
+            attention=(*below.attention, record.attention) if "attention" in keep else (),
+            ffn=(*below.ffn, record.ffn) if "ffn" in keep else (),
+            attention_sum=_add(below.attention_sum, record.attention) if "attention_sum" in keep else None,
+            ffn_sum=_add(below.ffn_sum, record.ffn) if "ffn_sum" in keep else None,
+            heads=(*below.heads, record.pattern.heads) if "heads" in keep and record.pattern else (),
+            scores=(*below.scores, record.pattern.scores) if "scores" in keep and record.pattern else (),
+            blocks=(*below.blocks, record.block) if "blocks" in keep else (),
         )
+        return History(self.embedding, keep, longer, self.state)
+
+
+def _reads_inside(reader: Reader, name: str) -> bool:
+    """Whether an extension inside this one declares it: a method may hand its history on."""
+    return any(name in getattr(module, "reads", ()) for module in reader.modules())
+
+
+def _undeclared(reader: Reader, name: str) -> str:
+    field = READABLE[name].partition(":")[0]
+    declaration = ", ".join(f'"{each}"' for each in sorted({*reader.reads, name}))
+    return (
+        f"{name_of(reader)} reads {field} without declaring it, so it may be empty: write"
+        f" reads = frozenset({{{declaration}}}) in {type(reader).__name__}"
+    )
 
 
 def _add(total: Tensor | None, term: Tensor) -> Tensor:
@@ -108,5 +215,5 @@ def check_reads(reads: Iterable[str], who: str) -> None:
     """Refuse a declaration that the history cannot serve."""
     unknown = sorted(set(reads) - READABLE.keys())
     if unknown:
-        kept = ", ".join(READABLE)
-        raise ValueError(f"{who} reads {', '.join(unknown)}, which the history does not keep; it keeps {kept}")
+        fields = ", ".join(READABLE)
+        raise ValueError(f"{who} reads {', '.join(unknown)}, which the history does not keep; it keeps {fields}")

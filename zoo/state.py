@@ -11,10 +11,12 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from fairseq2.nn import IncrementalStateBag
 
+__all__ = ["State", "with_past"]
+
 Scope = tuple[int, ...]
 
 
-class Kept:
+class ModuleTensors:
     """One module's tensors, batch first; the fairseq2 bag reorders and measures it like any `IncrementalState`."""
 
     def __init__(self) -> None:
@@ -61,42 +63,42 @@ class State:
         return State(self.bag, (*self.scope, scope, self._entered[scope]))
 
     def get(self, owner: nn.Module, name: str) -> Tensor | None:
-        """What `owner` kept under `name`, or None in the first pass."""
-        kept, key = self._kept(owner), (self.scope, name)
-        return kept.used(key) if key in kept.buffers else None
+        """The tensor that `owner` keeps under `name`; None in the first pass."""
+        tensors, key = self._tensors(owner), (self.scope, name)
+        return tensors.used(key) if key in tensors.buffers else None
 
     def set(self, owner: nn.Module, name: str, value: Tensor) -> None:
         """Keep `value` (batch first) until the next pass."""
-        kept, key = self._kept(owner), (self.scope, name)
-        kept.lengths.pop(key, None)
-        kept.buffers[key] = value
+        tensors, key = self._tensors(owner), (self.scope, name)
+        tensors.lengths.pop(key, None)
+        tensors.buffers[key] = value
 
     def append(self, owner: nn.Module, name: str, new: Tensor, dim: int) -> Tensor:
-        """Add `new` along `dim` to what is kept, and return the whole. Room is doubled: a token copies no past."""
-        kept, key = self._kept(owner), (self.scope, name)
+        """Add `new` along `dim` to what is kept, and return the whole. Room is doubled, so that a token copies no past."""
+        tensors, key = self._tensors(owner), (self.scope, name)
         dim = dim % new.dim()
-        if key not in kept.buffers:
-            kept.buffers[key], kept.lengths[key] = new, (dim, new.size(dim))
+        if key not in tensors.buffers:
+            tensors.buffers[key], tensors.lengths[key] = new, (dim, new.size(dim))
             return new
-        buffer, old = kept.buffers[key], kept.lengths[key][1]
+        buffer, old = tensors.buffers[key], tensors.lengths[key][1]
         length = old + new.size(dim)
         if length > buffer.size(dim):
             shape = list(buffer.shape)
             shape[dim] = max(2 * buffer.size(dim), length, 16)
             larger = buffer.new_empty(shape)
             larger.narrow(dim, 0, old).copy_(buffer.narrow(dim, 0, old))
-            kept.buffers[key] = buffer = larger
+            tensors.buffers[key] = buffer = larger
         buffer.narrow(dim, old, new.size(dim)).copy_(new)
-        kept.lengths[key] = (dim, length)
+        tensors.lengths[key] = (dim, length)
         return buffer.narrow(dim, 0, length)
 
-    def _kept(self, owner: nn.Module) -> Kept:
+    def _tensors(self, owner: nn.Module) -> ModuleTensors:
         bag: Any = self.bag
-        kept = bag.maybe_get_state(owner, Kept)
-        if kept is None:
-            kept = Kept()
-            bag.set_state(owner, kept)
-        return kept
+        tensors = bag.maybe_get_state(owner, ModuleTensors)
+        if tensors is None:
+            tensors = ModuleTensors()
+            bag.set_state(owner, tensors)
+        return tensors
 
 
 def with_past(state: State | None, owner: nn.Module, u: Tensor, n: int, name: str = "past") -> Tensor:

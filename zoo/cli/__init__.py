@@ -1,1 +1,1 @@
-
+"""One module per command: parse, call, print."""

@@ -1,29 +1,32 @@
-"""What all commands share. argparse: a sentence in place of the usage, and the nearest flag for one that does not exist."""
+"""What all commands share: a parser that names the nearest flag in place of printing the usage, and how commands end."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import shlex
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print(versions(parser.prog))
+        from zoo.cli.printing import say
+
+        say(versions(parser.prog))
         parser.exit()
 
 
 def versions(program: str) -> str:
     """The core's version, and that of every distribution with methods."""
     import zoo
-    from zoo.plugins import find
+    from zoo.plugins.finder import find_methods
 
     methods: dict[str, list[str]] = {}
-    for found in find():
-        methods.setdefault(found.source, []).append(found.id)
+    for entry in find_methods():
+        methods.setdefault(entry.source, []).append(entry.id)
     core = ".".join(map(str, zoo.API_VERSION))
     lines = [f"{program} {zoo.__version__}, plugin interface {core}"]
     for source, ids in sorted(methods.items()):
@@ -32,6 +35,8 @@ def versions(program: str) -> str:
 
 
 class Parser(argparse.ArgumentParser):
+    """The parser of a command: no abbreviations, --version, and errors of one sentence."""
+
     def __init__(self, prog: str, description: str | None = None, epilog: str | None = None) -> None:
         super().__init__(
             prog=prog,
@@ -44,35 +49,61 @@ class Parser(argparse.ArgumentParser):
             "--version", action=_Version, nargs=0, help="print the versions of core and plugins, and exit"
         )
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        parsed = super().parse_known_args(args, namespace)
+        try:
+            os.getcwd()
+        except FileNotFoundError:
+            self.exit(2, f"{self.prog}: the working directory was deleted: change to another one\n")
+        return parsed
+
     def stray(self, word: str) -> str:
-        """What to say of a word that stands behind no flag."""
+        """The error for a word that follows no flag."""
         return f"{word!r} belongs behind a flag"
+
+    def unknown(self, flag: str, value: str) -> str:
+        """The error for a flag that does not exist."""
+        from zoo.errors import nearest
+
+        flags = [known for action in self._actions for known in action.option_strings if known.startswith("--")]
+        return f"there is no {flag}{nearest(flag.partition('=')[0], flags)}"
 
     def error(self, message: str) -> NoReturn:
         _, unknown, arguments = message.partition("unrecognized arguments: ")
         if unknown:
-            from zoo.errors import nearest
-
-            flags = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
-            first = " ".join(arguments.split()[:1])
+            first, *others = arguments.split() or [""]
             if first.startswith("-"):
-                message = f"there is no {first}{nearest(first.partition('=')[0], flags)}"
+                message = self.unknown(first, others[0] if others else "")
             elif first:
                 message = self.stray(arguments.strip() if "=" in arguments else first)
             else:
                 message = "one of the words is empty: is a variable not set?"
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+        from zoo.system.foreign_text import printable
+
+        self.exit(2, f"{self.prog}: {printable(message)}; see {self.prog} --help\n")
 
 
 class GinParser(Parser):
-    """… of a command that takes Gin files."""
+    """The parser of a command that takes Gin files."""
 
     def stray(self, word: str) -> str:
         return f"{word} belongs behind a flag: --set {shlex.quote(word)}" if "=" in word else f"write --gin {word}"
 
+    def unknown(self, flag: str, value: str) -> str:
+        """The error for a flag that does not exist: one that is named like a setting is most likely meant as one."""
+        from zoo.config.load import named
+
+        name, given, attached = flag.lstrip("-").partition("=")
+        value = attached if given else "VALUE" if value.startswith("--") else value or "VALUE"
+        flags = [known for action in self._actions for known in action.option_strings]
+        misspelt = difflib.get_close_matches(f"--{name}", flags, 1, 0.85)
+        if not misspelt and (keys := named(name)):
+            return f"there is no {flag}: write " + " or ".join(f"--set {shlex.quote(f'{key}={value}')}" for key in keys)
+        return super().unknown(flag, value)
+
 
 def folder(flag: str, path: Path) -> None:
-    """Make a folder that was named, or say that it cannot be one."""
+    """Make the folder that a flag names; raise if it cannot be one."""
     from zoo.errors import ZooError
 
     try:
@@ -82,13 +113,16 @@ def folder(flag: str, path: Path) -> None:
 
 
 def failed(program: str, error: Exception) -> int:
-    """Tell what went wrong; the exit code."""
-    told = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else error
-    print(f"{program}: {told}", file=sys.stderr)
+    """Print what went wrong, and return the exit code."""
+    from zoo.cli.printing import warn
+
+    warn(
+        program, f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+    )
     return 2
 
 
-def seen_enough() -> int:
-    """End quietly when whoever read the output reads no more, as `head` does."""
+def ended_by_reader() -> int:
+    """End quietly when whoever read the output reads no more, as `head` does; return the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

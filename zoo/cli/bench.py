@@ -3,58 +3,63 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import math
 import signal
-import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoo.cli.arguments import GinParser, failed, folder, seen_enough
+from zoo.cli.arguments import GinParser, ended_by_reader, failed, folder
 
 if TYPE_CHECKING:
-    from zoo.arms import Arm
-    from zoo.suite import Suite
+    from zoo.bench.arms import Arm
+    from zoo.bench.forecast import ArmForecast
+    from zoo.bench.launch import Launcher
+    from zoo.bench.store import Store
+    from zoo.bench.suite import Suite
 
 PROGRAM = "zoo-bench"
 EPILOG = """\
 examples:
   zoo-bench --gin METHOD --seeds 3                      a method against its baselines (several --gin: a combination)
   zoo-bench --suite v1 --plan                           what a suite will run, and how long it should take
-  zoo-bench --suite v1 --jobs 2                         … and run it; the same command again goes on where it was
-  zoo-bench --suite v1 --methods ONE,OTHER              … some of its methods
+  zoo-bench --suite v1 --jobs 2                         run it, two at a time; the same command again resumes it
+  zoo-bench --suite v1 --methods ONE,OTHER              some of its methods
   zoo-report bench                                      the report again, from the store
 """
 
 
 def parser() -> argparse.ArgumentParser:
     description = "Train methods and baselines matched in parameters and FLOPs over paired seeds, and compare them."
-    made = GinParser(PROGRAM, description, EPILOG)
-    made.add_argument(
+    flags = GinParser(PROGRAM, description, EPILOG)
+    flags.add_argument(
         "--gin", nargs="+", action="extend", default=[], metavar="FILE", help="Gin files, as for zoo-train"
     )
-    made.add_argument("--set", nargs="+", action="extend", default=[], metavar="BINDING", help="a value, for every arm")
-    made.add_argument("--suite", metavar="NAME", help="a suite: gin/suites/NAME.gin, or a path")
-    made.add_argument("--methods", metavar="A,B+C", help="the methods to judge, instead of the suite's")
-    made.add_argument("--seeds", type=int, metavar="N", help="paired seeds for every arm")
-    made.add_argument("--lrs", metavar="X,Y", help="learning rates to try for every arm, as multiples of its own")
-    made.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time, sharing the cores (default: 1)")
-    made.add_argument(
+    flags.add_argument(
+        "--set", nargs="+", action="extend", default=[], metavar="BINDING", help="a value, for every arm"
+    )
+    flags.add_argument("--suite", metavar="NAME", help="a suite: gin/suites/NAME.gin, or a path")
+    flags.add_argument("--methods", metavar="A,B+C", help="the methods to judge, instead of the suite's")
+    flags.add_argument("--seeds", type=int, metavar="N", help="paired seeds for every arm")
+    flags.add_argument("--lrs", metavar="X,Y", help="learning rates to try for every arm, as multiples of its own")
+    flags.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="runs at a time, sharing the cores (default: 1)"
+    )
+    flags.add_argument(
         "--store", type=Path, default=Path("bench"), metavar="DIR", help="results and runs (default: bench)"
     )
-    made.add_argument("--again", action="store_true", help="run methods again whose code has changed since their runs")
-    made.add_argument(
+    flags.add_argument("--again", action="store_true", help="run methods again whose code has changed since their runs")
+    flags.add_argument(
         "--plan", action="store_true", help="print what would be run and how long it should take, and stop"
     )
-    return made
+    return flags
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
-    from zoo.cli.train import prepare_process
     from zoo.errors import ZooError
+    from zoo.system.process import prepare_process
 
     if argv is None:
         prepare_process()
@@ -63,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        seen_enough()
+        ended_by_reader()
         return 128 + signal.SIGPIPE  # it may not be over
     except (ZooError, OSError) as error:
         return failed(PROGRAM, error)
@@ -73,179 +78,159 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _bench(options: argparse.Namespace) -> int:
-    from zoo import bench, report
+    from zoo.bench.freshness import check_corpora
+    from zoo.bench.launch import LocalLauncher
+    from zoo.bench.runner import run_bench
+    from zoo.bench.selection import select_arms
+    from zoo.bench.store import Store, note_suite
     from zoo.errors import ZooError
-    from zoo.store import Store, known, remember
-    from zoo.table import show
+    from zoo.system.foreign_text import printable
 
     if options.jobs < 1:
         raise ZooError(f"--jobs {options.jobs} must be at least 1")
     if not options.gin and not options.suite and not options.methods:
         raise ZooError("name a method (--gin METHOD, see zoo-plugins) or a suite (--suite NAME)")
-    arms, suite = chosen(options)
+    methods = None if options.methods is None else listed("--methods", options.methods)
+    arms, suite = select_arms(options.suite, options.gin, bindings(options), methods)
+    launcher = LocalLauncher(options.jobs)
     if options.plan:
-        _plan(arms, suite, options)
-        return 0
-    bench.check_corpora(arms)
+        return _plan(arms, suite, launcher, options)
+    check_corpora(arms)
     folder("--store", options.store)
-    judged = {arm.id: arm.baselines for arm in arms if arm.match == "method"}
     store = Store(options.store)
     with store.held():
-        remember(store.folder, Path(options.suite).stem if options.suite else "", judged, suite.twins)
-        failures = bench.run(arms, suite, store, options.jobs, _say, options.again)
-        results = list(store.read().values())
-        if results:
-            found = report.Report.of(results, known([store.folder]))
-            report.write(found, store.folder)
-            show(found.only({arm.id for arm in arms}).tables())
-            report.tell(found, store.folder)
+        name = Path(options.suite).stem if options.suite else ""
+        judged = {arm.id: arm.baselines for arm in arms if arm.match == "method"}
+        note_suite(store.folder, name, judged, suite.twins, suite.margin)
+        failures = run_bench(arms, suite, store, launcher=launcher, say=_say, again=options.again)
+        _report(store, arms)
     for failure in failures:
-        print(f"{PROGRAM}: {failure}", file=sys.stderr)
+        print(printable(f"{PROGRAM}: {failure}"), file=sys.stderr)
     return 1 if failures else 0
 
 
-def chosen(options: argparse.Namespace) -> tuple[list[Arm], Suite]:
-    """The arms that the options ask for, each once, and the suite they belong to."""
-    from zoo import config
-    from zoo.arms import arms_of
-    from zoo.errors import ConfigError, ZooError
-
-    files = [*([suite_file(options.suite)] if options.suite else []), *options.gin]
-    bindings = list(options.set)
-    if options.seeds is not None:
-        bindings.append(f"suite.seeds = {options.seeds}")
-    if options.lrs is not None:
-        bindings.append(f"suite.lrs = {rates(options.lrs)}")
-    loaded = config.load(files, bindings)
-    suite: Suite = loaded.build("suite")
-    names = suite.methods if options.methods is None else listed("--methods", options.methods)
-    if loaded.get("train.seed") != 1:
-        raise ConfigError("a bench gives its runs the seeds 1, 2, …: bind suite.seeds, or --seeds N, not train.seed")
-    named = options.suite or "suite.hosts" in loaded.values
-    if named and "model.parallel" in loaded.values:
-        raise ConfigError("a suite says where its methods stand: bind suite.hosts in place of model.parallel")
-    found: dict[str, Arm] = {}
-    for host in suite.hosts if named else (None,):
-        for name in names or ("",):
-            method = [part for part in name.split("+") if part]
-            try:
-                arms = arms_of([*files, *method], bindings, suite, host)
-            except ZooError as error:
-                if not name:
-                    raise
-                raise ZooError(f"{name}: {error}") from error
-            for arm in arms:
-                found.setdefault(arm.id, arm)
-    if not found:
-        raise ZooError("there is nothing to run: name a method, or a baseline in suite.baselines")
-    return list(found.values()), suite
+def bindings(options: argparse.Namespace) -> list[str]:
+    """The bindings that the options stand for."""
+    seeds = [] if options.seeds is None else [f"suite.seeds = {options.seeds}"]
+    rates = [] if options.lrs is None else [f"suite.lrs = {factors(options.lrs)}"]
+    return [*options.set, *seeds, *rates]
 
 
 def listed(flag: str, text: str) -> tuple[str, ...]:
-    """What stands between the commas."""
+    """The parts of a flag's value, which commas separate."""
     from zoo.errors import ZooError
 
-    found = tuple(part.strip() for part in text.split(","))
-    if not all(found):
+    parts = tuple(part.strip() for part in text.split(","))
+    if not all(parts):
         raise ZooError(f"{flag} {text!r}: name one or several, with commas between them")
-    return found
+    return parts
 
 
-def rates(text: str) -> tuple[float, ...]:
+def factors(text: str) -> tuple[float, ...]:
+    """The factors of the learning rate that --lrs names."""
     from zoo.errors import ZooError
 
     try:
-        found = tuple(map(float, listed("--lrs", text)))
+        numbers = tuple(map(float, listed("--lrs", text)))
     except ValueError:
-        found = ()
-    if not found or not all(map(math.isfinite, found)):
+        numbers = ()
+    if not numbers or not all(map(math.isfinite, numbers)):
         raise ZooError(f"--lrs {text!r}: write numbers with commas between them, as in --lrs 0.5,1,2")
-    return found
+    return numbers
 
 
-def suite_file(name: str) -> str:
-    """Where a suite is that was named, or given by its path."""
-    from zoo import config
-    from zoo.errors import ConfigError, nearest
-    from zoo.plugins import project_gin
+def _report(store: Store, arms: Sequence[Arm]) -> None:
+    """Write the report of a store, and print what it says of these arms."""
+    from zoo.bench.store import read_suite_notes, remember_margins
+    from zoo.report.findings import Findings
+    from zoo.report.report_folder import print_report, write_report
+    from zoo.report.tables import tables
+    from zoo.system.table import show
 
-    if Path(name).is_file():
-        return name
-    try:
-        return str(config.find(f"suites/{name}"))
-    except ConfigError as error:
-        known = sorted({path.stem for folder in project_gin() for path in folder.glob("suites/*.gin")})
-        raise ConfigError(
-            f"there is no suite {name}{nearest(name, known)}: name {', '.join(known)}, or the path of a Gin file"
-        ) from error
+    if results := list(store.read().values()):
+        findings = Findings.of(results, read_suite_notes([store.folder]))
+        write_report(findings, store.folder)
+        remember_margins(store.folder, findings.margins)
+        show(tables(findings.only({arm.id for arm in arms})))
+        print_report(findings, store.folder)
 
 
-def _plan(arms: Sequence[Arm], suite: Suite, options: argparse.Namespace) -> None:
-    from zoo import bench, costs, forecast
+def _plan(arms: Sequence[Arm], suite: Suite, launcher: Launcher, options: argparse.Namespace) -> int:
+    """Print what would be run; the exit code says whether it could be run here."""
+    from zoo.bench.forecast import Forecast, forecast_arms, total_seconds
+    from zoo.bench.measure_costs import missing_costs
+    from zoo.bench.step_costs import read_costs
+    from zoo.bench.store import Store
+    from zoo.system.table import Table, counted, show
+
+    with_corpus = _have_corpora(arms)
+    results = Store(options.store).read()
+    forecast = Forecast(arms, results.values(), launcher.cores)
+    forecasts = forecast_arms(arms, suite, results, forecast, with_corpus)
+    by_id = {arm.id: arm for arm in arms}
+    rows = tuple(tuple(_plan_row(each, by_id).values()) for each in forecasts)
+    head = tuple(_plan_row(forecasts[0], by_id))
+    show([Table("Plan", head, rows, brief=("arm", "match", "parameters", "steps", "runs", "to run", "time"))])
+    total = total_seconds(forecasts, launcher.capacity)
+    low, likely, high = map(_time, total)
+    between = f" ({low} to {high})" if low != high else ""
+    at_a_time = "one run at a time" if launcher.capacity == 1 else f"{launcher.capacity} runs at a time"
+    print(f"about {likely}{between} in total, {at_a_time}" + (f" ({forecast.basis})" if total.high else ""))
+    unmeasured = missing_costs(arms, read_costs(options.store), options.again) if suite.costs else {}
+    if count := sum(map(len, unmeasured.values())):
+        print(f"then the time and memory of {counted(count, 'arm')}, about half a minute each")
+    return 0 if with_corpus else 2
+
+
+def _have_corpora(arms: Sequence[Arm]) -> bool:
+    from zoo.bench.freshness import check_corpora
     from zoo.errors import ZooError
-    from zoo.store import Store
-    from zoo.summary import duration
-    from zoo.table import Table, show
+    from zoo.system.foreign_text import printable
 
-    kept, by_id = Store(options.store).read(), {arm.id: arm for arm in arms}
-    plain = min(arms, key=lambda arm: arm.flops)
-    pace = functools.cache(functools.partial(forecast.pace, plain, bench.threads(options.jobs)))
-    rows, least, most = [], 0.0, 0.0
-    for arm in arms:
-        few, many = forecast.missing(arm, suite, kept)
-        took = [result.seconds for result in kept.values() if result.arm == arm.id and result.status == "finished"]
-        if took or not many:
-            each = statistics.median(took) if took else 0.0
-        else:
-            each = pace().start + arm.steps * pace().step * arm.flops / plain.flops
-        least, most = least + few * each, most + many * each
-        off = [
-            f"{kind} {by_id[id].spent.off_by(arm.spent, kind):+.3%}"
-            for kind, id in arm.baselines.items()
-            if kind != "none"
-        ]
-        rows.append(
-            (arm.name, arm.match, arm.host, f"{arm.parameters:,}", f"{arm.flops:.3g}", str(arm.steps))
-            + (
-                str(suite.seeds + len(suite.lrs) - 1),
-                _range(str(few), str(many)),
-                _range(duration(few * each), duration(many * each)),
-                ", ".join(off) or "–",
-            )
-        )
-    head = (
-        "arm",
-        "match",
-        "host",
-        "parameters",
-        "FLOPs a token",
-        "steps",
-        "runs",
-        "to run",
-        "time",
-        "matches are off by",
-    )
-    show([Table("Plan", head, tuple(rows), brief=("arm", "match", "parameters", "steps", "runs", "to run", "time"))])
-    print(
-        f"about {_range(duration(least / options.jobs), duration(most / options.jobs))} with {options.jobs} at a time,"
-        " by what such runs took or would take"
-    )
-    unmeasured = costs.missing(arms, costs.read(options.store), options.again) if suite.costs else {}
-    if unmeasured:
-        print(f"… then time and memory of {sum(map(len, unmeasured.values()))} arms, about half a minute each")
     try:
-        bench.check_corpora(arms)
+        check_corpora(arms)
     except ZooError as error:
-        print(f"… but not here: {error}")
+        print(printable(f"cannot run here: {error}\n"))
+        return False
+    return True
+
+
+def _plan_row(forecast: ArmForecast, by_id: Mapping[str, Arm]) -> dict[str, str]:
+    """A row of the plan, by column."""
+    arm, seconds = forecast.arm, forecast.run.likely
+    off = [
+        f"{kind} {by_id[id].spent.off_by(arm.spent, kind):+.3%}" for kind, id in arm.baselines.items() if kind != "none"
+    ]
+    return {
+        "arm": arm.name,
+        "match": arm.match,
+        "host": arm.host,
+        "parameters": f"{arm.parameters:,}",
+        "training FLOPs per token": f"{arm.flops:.3g}",
+        "steps": str(arm.steps),
+        "runs": str(forecast.runs),
+        "to run": _range(str(forecast.fewest), str(forecast.most)),
+        "time": _range(_time(forecast.fewest * seconds), _time(forecast.most * seconds)),
+        "matches are off by": ", ".join(off) or "–",
+    }
+
+
+def _time(seconds: float) -> str:
+    """A duration as precise as a forecast is: no seconds beyond an hour, no single ones beyond ten minutes."""
+    from zoo.system.clock import duration
+
+    unit = 60 if seconds >= 3600 else 10 if seconds >= 600 else 1
+    return duration(round(seconds / unit) * unit)
 
 
 def _range(low: str, high: str) -> str:
-    """More is to be run where another learning rate than today's turns out to be the best."""
     return low if low == high else f"{low} to {high}"
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    from zoo.system.foreign_text import printable
+
+    print(printable(text), flush=True)
 
 
 if __name__ == "__main__":

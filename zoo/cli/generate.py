@@ -6,17 +6,18 @@ import argparse
 import codecs
 import json
 import re
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoo.cli.arguments import Parser, seen_enough
+from zoo.cli.arguments import Parser, ended_by_reader, failed
 
 if TYPE_CHECKING:
-    from zoo.generate import Text
-    from zoo.trained import Run
+    from zoo.generation.open_run import Run
+    from zoo.generation.sampling import Text
 
 PROGRAM = "zoo-generate"
 EPILOG = """\
@@ -32,13 +33,15 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but newline and t
 
 class PromptParser(Parser):
     def stray(self, word: str) -> str:
+        if "\0" not in word and Path(word).is_dir():
+            return f"write --run {shlex.quote(word)}"
         return f"{word!r} belongs behind a flag: --prompt {word!r}"
 
 
 def parser() -> argparse.ArgumentParser:
     """What can be given."""
-    made = PromptParser(PROGRAM, "Write text with a trained run.", EPILOG)
-    add = made.add_argument
+    parser = PromptParser(PROGRAM, "Write text with a trained run.", EPILOG)
+    add = parser.add_argument
     add("--run", type=Path, metavar="RUN", help="the run's folder, as zoo-train left it")
     add("--checkpoint", type=int, metavar="STEP", help="the step of the checkpoint to use (default: the last)")
     add("--prompt", action="append", default=[], metavar="TEXT", help="what to go on from; may be given several times")
@@ -51,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--samples", type=int, default=1, metavar="N", help="texts for each prompt (default: 1)")
     add("--seed", type=int, default=1, metavar="S", help="of the random numbers (default: 1)")
-    how = made.add_mutually_exclusive_group()
+    how = parser.add_mutually_exclusive_group()
     how.add_argument(
         "--temperature",
         type=float,
@@ -64,15 +67,15 @@ def parser() -> argparse.ArgumentParser:
     add("--top-p", type=float, default=1.0, metavar="P", help="only the likeliest tokens that make up the part P")
     add("--no-cache", action="store_true", help="run the whole text again for every token: slow, the same text")
     add("--json", action="store_true", help="one JSON object a line: prompt, sample, text, tokens, ended")
-    return made
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the answer is its exit code."""
-    made = parser()
-    arguments = made.parse_args(argv)
+    command = parser()
+    arguments = command.parse_args(argv)
     if arguments.run is None:
-        made.error("name the folder of a run: --run RUN")
+        command.error("name the folder of a run: --run RUN")
     from zoo.errors import ZooError
 
     try:
@@ -80,21 +83,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except ZooError as error:
         sys.stdout.flush()
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
-        return 2
+        return failed(PROGRAM, error)
     except KeyboardInterrupt:
         _end_line()
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        return seen_enough()
+        return ended_by_reader()
     return 0
 
 
 def _generate(arguments: argparse.Namespace) -> None:
     asked = prompts(arguments.prompt, arguments.prompts)
     from zoo.errors import ZooError
-    from zoo.generate import Sampling, generate
-    from zoo.trained import open_run
+    from zoo.generation.generate import generate
+    from zoo.generation.open_run import open_run
+    from zoo.generation.sampling import Sampling
 
     sampling = Sampling(
         0.0 if arguments.greedy else arguments.temperature, arguments.top_k, arguments.top_p, arguments.seed
@@ -118,7 +121,7 @@ def _generate(arguments: argparse.Namespace) -> None:
         max_tokens=max_tokens,
         samples=arguments.samples,
         cache=not arguments.no_cache,
-        told=shown.token if shown.live else None,
+        on_token=shown.token if shown.live else None,
     )
     shown.begin()
     for text in texts:
@@ -169,16 +172,16 @@ class Shown:
         if self.live:
             self._write(self.decoder.decode(b"", final=True) + "\n")
             return
-        prompt, made = self.prompts[text.prompt], self.tokenizer.decode(text.tokens)
+        prompt, written = self.prompts[text.prompt], self.tokenizer.decode(text.tokens)
         if self.as_json:
-            line = {"prompt": prompt, "sample": text.sample + 1, "text": made, "tokens": len(text.tokens)}
+            line = {"prompt": prompt, "sample": text.sample + 1, "text": written, "tokens": len(text.tokens)}
             self._write(json.dumps({**line, "ended": text.ended}, ensure_ascii=False) + "\n")
             return
         if len(self.prompts) * self.samples > 1:
             number = [f"prompt {text.prompt + 1}"] if len(self.prompts) > 1 else []
             number += [f"sample {text.sample + 1}"] if self.samples > 1 else []
             self._write(f"--- {', '.join(number)} ---\n")
-        self._write(prompt + made + "\n")
+        self._write(prompt + written + "\n")
 
     def _write(self, text: str) -> None:
         if self.terminal:

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from zoo.cli.arguments import Parser, failed, folder, seen_enough
+from zoo.cli.arguments import Parser, ended_by_reader, failed, folder
 
 PROGRAM = "zoo-report"
 
 
 def parser() -> argparse.ArgumentParser:
-    made = Parser(PROGRAM, "Rebuild the report of a bench from its results, or merge several.")
-    made.add_argument(
+    of_command = Parser(PROGRAM, "Rebuild the report of a bench from its results, or merge several.")
+    of_command.add_argument(
         "folders", nargs="+", type=Path, metavar="FOLDER", help="stores of zoo-bench, or results.jsonl files"
     )
-    made.add_argument("--into", type=Path, metavar="DIR", help="where the report goes (default: the first folder)")
-    made.add_argument("--against", type=Path, metavar="FOLDER", help="an earlier store to compare with")
-    made.add_argument(
+    of_command.add_argument(
+        "--into", type=Path, metavar="DIR", help="where the report goes (default: the first folder)"
+    )
+    of_command.add_argument("--against", type=Path, metavar="FOLDER", help="an earlier store to compare with")
+    of_command.add_argument(
         "--results", type=Path, metavar="FILE", help="also write a RESULTS.md: claim and verdict of each method"
     )
-    made.add_argument(
+    of_command.add_argument(
         "--cards", type=Path, metavar="DIR", help="also put what was measured into the cards of this folder"
     )
-    return made
+    return of_command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,34 +40,42 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        return seen_enough()
+        return ended_by_reader()
     except (ZooError, OSError) as error:
         return failed(PROGRAM, error)
 
 
 def _report(options: argparse.Namespace) -> int:
-    from zoo import report
-    from zoo.files import write_atomically
-    from zoo.store import known, merged, place
-    from zoo.table import show
+    from zoo.bench.store import merged, read_suite_notes, store_folder
+    from zoo.report.findings import Findings
+    from zoo.report.report_folder import print_report, write_report
+    from zoo.report.tables import tables
+    from zoo.system.files import write_atomically
+    from zoo.system.table import show
 
     folders: list[Path] = options.folders
-    found = report.Report.of(merged(folders), known(folders))
-    into = options.into or place(folders[0])
+    gc.disable()  # results hold no cycles, and looking for some takes longer the more there are
+    try:
+        findings = Findings.of(merged(folders), read_suite_notes(folders))
+    finally:
+        gc.freeze()
+        gc.enable()
+    into = options.into or store_folder(folders[0])
     folder("--into", into)
     if options.against:
-        found = found.against(report.Report.of(merged([options.against]), known([options.against])))
-    report.write(found, into)
+        findings = findings.against(Findings.of(merged([options.against]), read_suite_notes([options.against])))
+    write_report(findings, into)
     if options.results:
-        from zoo.results import results_page
+        from zoo.report.results_page import results_page
 
-        write_atomically(options.results, results_page(found))
+        write_atomically(options.results, results_page(findings))
     if options.cards:
-        from zoo.results import write_cards
+        from zoo.report.measured_cards import write_cards
+        from zoo.system.table import counted
 
-        print(f"{write_cards(found, options.cards)} cards of {options.cards} say what was measured")
-    show(found.tables())
-    report.tell(found, into)
+        print(f"{counted(write_cards(findings, options.cards), 'card')} in {options.cards} updated")
+    show(tables(findings))
+    print_report(findings, into)
     return 0
 
 

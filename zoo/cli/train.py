@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import logging
 import os
+import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from zoo.cli.arguments import GinParser
-from zoo.stop import end_with_bench
-
-if TYPE_CHECKING:
-    from zoo.config import Config
+from zoo.cli.arguments import GinParser, failed
+from zoo.cli.output import outlast_readers
+from zoo.cli.printing import PrintableFormatter, warn
+from zoo.system.process import prepare_process
+from zoo.training.signals import end_with_bench
 
 PROGRAM = "zoo-train"
 EPILOG = """\
@@ -23,100 +25,151 @@ examples:
   zoo-train --gin METHOD                                a method, by the name of its Gin file
   zoo-train --gin METHOD --gin sizes/tiny               … in another size
   zoo-train --gin METHOD --set train.steps=500          … with another value
-  torchrun --nproc-per-node 2 --no-python zoo-train --gin METHOD
+  zoo-train --settings warmup                           what can be set, and what it means
+  torchrun --nproc-per-node 2 --no-python zoo-train --gin METHOD --folder DIR
 
 The same command again continues a run that was interrupted, from its last checkpoint.
-"""
+torchrun takes --run for one of its own flags; --folder is the same.
 
-# Large blocks stay with the process instead of going back to the system at each step, which costs a fifth of the time, and
-# stand on large pages where the system offers them.
-ENVIRONMENT = {
-    "MALLOC_MMAP_THRESHOLD_": "4294967296",
-    "MALLOC_TRIM_THRESHOLD_": "4294967296",
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-}
-RESTARTED = "ZOO_TRAIN_RESTARTED"
+Ctrl-C, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU finish the step, save and stop; a second signal stops at once.
+
+exit codes:
+  0       the run is over: finished, stopped early or diverged
+  2       it could not begin or go on; a sentence says why
+  128+N   it was stopped by signal N, and saved
+"""
 
 
 def parser() -> argparse.ArgumentParser:
     """What can be given."""
-    made = GinParser(PROGRAM, "Train a language model with the methods that the Gin files name.", EPILOG)
-    made.add_argument(
+    parser = GinParser(PROGRAM, "Train a language model with the methods that the Gin files name.", EPILOG)
+    parser.add_argument(
         "--gin", nargs="+", action="extend", default=[], metavar="FILE", help="a Gin file, or its bare name"
     )
-    made.add_argument(
+    parser.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="BINDING", help="a value, such as train.steps=500"
     )
-    made.add_argument(
-        "--run", type=Path, metavar="DIR", help="the run's folder (default: one named after what runs, in --runs)"
+    parser.add_argument(
+        "--run",
+        "--folder",
+        type=Path,
+        metavar="DIR",
+        help="the run's folder (default: one named after what runs, in --runs)",
     )
-    made.add_argument(
+    parser.add_argument(
         "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where folders of runs are (default: runs)"
     )
-    made.add_argument(
+    parser.add_argument(
         "--allow-leak",
         action="store_true",
-        help="train a method that is declared to see later tokens, and stamp the run",
+        help="train a method that is declared or seen to leak later tokens, and stamp the run",
     )
-    return made
+    parser.add_argument(
+        "--settings",
+        nargs="?",
+        const="",
+        metavar="WORD",
+        help="list what --set takes, with defaults and meanings: all, those with a word in them, or a method's",
+    )
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the answer is its exit code."""
+    if argv is None:
+        outlast_readers()
     arguments = parser().parse_args(argv)
+    if arguments.settings is not None:
+        return show_settings(arguments.settings)
     if argv is None:
         prepare_process()
         end_with_bench()
     if "RANK" in os.environ:  # DDP is told that parameters may be unused, and would warn when none is
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    from zoo.errors import ZooError
+    from zoo.errors import RankError, ZooError
 
     try:
         return _train(arguments)
     except ZooError as error:
-        if _first():
-            print(f"{PROGRAM}: {error}", file=sys.stderr)
+        if error.speaks if isinstance(error, RankError) else _first():
+            return failed(PROGRAM, ZooError(_in_place(str(error))))
         return 2
     except KeyboardInterrupt:
         _say("interrupted; the same command goes on from the last checkpoint, or begins again where there is none")
         return 128 + signal.SIGINT
 
 
-def _train(arguments: argparse.Namespace) -> int:
-    from zoo import config
-    from zoo.summary import show
-    from zoo.train import run
+def show_settings(word: str) -> int:
+    """List what can be set."""
+    import shutil
 
-    loaded = config.load(arguments.gin, arguments.set)
-    folder = arguments.run or arguments.runs / default_name(loaded)
+    from zoo.catalogue.settings_list import chosen, lines
+    from zoo.cli.arguments import ended_by_reader, failed
+    from zoo.errors import ZooError
+
+    try:
+        print("\n".join(lines(chosen(word), min(shutil.get_terminal_size().columns, 120))), flush=True)
+    except BrokenPipeError:
+        return ended_by_reader()
+    except ZooError as error:
+        return failed(PROGRAM, error)
+    return 0
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    from zoo.config.load import load_config
+    from zoo.runs.folder_names import default_folder
+    from zoo.runs.summary import advice, print_summary
+    from zoo.training.trainer import run
+
+    loaded = load_config(arguments.gin, arguments.set)
+    folder = arguments.run or default_folder(arguments.runs, loaded)
     if not arguments.gin:
         _say("no --gin: this trains the baseline")
     over_before = _is_over(folder)
-    summary = run(loaded, folder, allow_leak=arguments.allow_leak)
+    with _log_shown():
+        summary = run(loaded, folder, allow_leak=arguments.allow_leak)
     if not _first():
         return 128 + summary.signal if summary.signal else 0
     if over_before:
-        print(f"the run in {folder} is over; this is how it ended (another one: --run DIR)")
-    show(summary, folder)
+        print(_in_place("this run has already finished; its results (to train again: --run DIR):"))
+    print_summary(summary, folder)
     if summary.status == "interrupted":
         _say(f"interrupted at step {summary.steps:,} and saved: the same command goes on from there")
         return 128 + summary.signal
     if summary.status == "diverged":
-        _say(f"diverged: {summary.blew_up} at the first of the last skipped steps; a smaller train.lr may help")
+        _say(f"diverged: {summary.blew_up}; {advice(summary)}")
+    if summary.status == "leaks":
+        _say(f"stopped at step {summary.steps:,}, as its figures mean nothing: {summary.alarm}")
     return 0
 
 
-def default_name(config: Config) -> str:
-    """A folder for this configuration and no other: the same command finds it again."""
-    stems = "+".join(path.stem for path in config.given) or "baseline"
-    return f"{stems}-{config.fingerprint()[:8]}"
+@contextlib.contextmanager
+def _log_shown() -> Iterator[None]:
+    """Show what the core logs: what takes a while before the first line of a run."""
+    log, handler = logging.getLogger("zoo"), logging.StreamHandler()
+    handler.setFormatter(PrintableFormatter(f"{PROGRAM}: %(message)s"))
+    if _first():
+        log.addHandler(handler)
+    before = log.level
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+        log.removeHandler(handler)
 
 
 def _is_over(folder: Path) -> bool:
-    from zoo import summary
+    from zoo.runs.summary import read_summary
 
-    found = summary.read(folder)
-    return found is not None and found.over
+    summary = read_summary(folder)
+    return summary is not None and summary.over
+
+
+def _in_place(text: str) -> str:
+    """A sentence with the spelling of the flag that can be used here: torchrun takes --run for its own --run-path."""
+    return re.sub(r"(?<![\w-])--run(?![\w-])", "--folder", text) if "TORCHELASTIC_RUN_ID" in os.environ else text
 
 
 def _first() -> bool:
@@ -125,24 +178,7 @@ def _first() -> bool:
 
 def _say(text: str) -> None:
     if _first():
-        print(f"{PROGRAM}: {text}", file=sys.stderr)
-
-
-def prepare_process() -> None:
-    """Settings of the C library and of its threads, before torch is there: the first are read only when a process starts."""
-    # Threads wait for each other by spinning: best on a machine of one's own, but beside other work a step takes several
-    # times as long, and they had better sleep soon. A bench decides for its runs: the later ones would count the earlier.
-    busy = os.getloadavg()[0] > (os.cpu_count() or 1) / 2
-    os.environ.setdefault("GOMP_SPINCOUNT", "3000" if busy else "300000")
-    if RESTARTED in os.environ or all(name in os.environ for name in ENVIRONMENT):
-        return
-    try:
-        is_glibc = (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
-    except (AttributeError, OSError, ValueError):
-        is_glibc = False
-    if is_glibc and sys.orig_argv and sys.executable:
-        environment = {**ENVIRONMENT, **os.environ, RESTARTED: "1"}
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+        warn(PROGRAM, text)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     check("my_method").verify()                 # an installed method, by its id
     print(check(MyMethod, slot="residual").ok)  # or what would be its entry point
 
-`conformance("my_method")` makes a pytest test of it, one a property; `pytest --zoo-method my_method` and
+`conformance("my_method")` makes a pytest test of it, one per property; `pytest --zoo-method my_method` and
 `zoo-plugins check my_method` run the same. Nothing here imports torch until something is examined.
 """
 
@@ -27,16 +27,16 @@ def check(
     thorough: bool = False,
 ) -> Report:
     """Examine a method: an id, or a factory. `only` names the properties to look at; `thorough` takes minutes."""
-    from zoo.testing import kit
+    from zoo.testing import runner
 
-    return kit.check(method, slot, settings or {}, only, thorough)
+    return runner.check(method, slot, settings or {}, only, thorough)
 
 
 def properties(thorough: bool = False) -> tuple[str, ...]:
     """The names of the properties, in the order in which they are examined."""
-    from zoo.testing import kit
+    from zoo.testing import runner
 
-    return kit.names(thorough)
+    return runner.names(thorough)
 
 
 def conformance(
@@ -46,11 +46,19 @@ def conformance(
     settings: Mapping[str, Any] | None = None,
     thorough: bool = False,
 ) -> Callable[[str], None]:
-    """A test function for pytest, with one test a property."""
+    """A test function for pytest, with one test per property; where `builds` fails, the others are skipped."""
+    import functools
+
     import pytest
+
+    @functools.cache
+    def builds() -> Report:
+        return check(method, slot, settings=settings, only=["builds"])
 
     @pytest.mark.parametrize("property", properties(thorough))
     def test(property: str) -> None:
+        if property != "builds" and not builds().ok:
+            pytest.skip("not tested because builds failed")
         check(method, slot, settings=settings, only=[property], thorough=thorough).verify()
 
     return test

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import typing
 from collections.abc import Iterator
 from typing import Any
@@ -10,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoo import plugins
 from zoo.errors import ZooError
-from zoo.model import LanguageModel
-from zoo.testing import decoding, sight
-from zoo.testing.case import MAX_LENGTH, VOCAB, Broken, Case, Note, Skipped, Told, hosts
-from zoo.testing.subject import Subject, difference, look, run, tokens, where
+from zoo.model.language_model import LanguageModel
+from zoo.plugins.settings import settings_of
+from zoo.testing import causality, decoding
+from zoo.testing.cases import MAX_LENGTH, VOCAB, Broken, Case, Note, Outcome, Skipped, hosts
+from zoo.testing.method_under_test import Subject, difference, look, run, tokens, where
 
 SIZES = (
     *hosts(Case(1, 1, 1), Case(2, 2, 3)),
@@ -27,7 +28,7 @@ SIZES = (
 )
 
 
-def builds(subject: Subject, case: Case) -> Told | None:
+def builds(subject: Subject, case: Case) -> Outcome | None:
     """It builds, twice the same from the same seed, and answers with finite numbers of the right shape."""
     built, again = (subject.build(case, fresh=True) for _ in range(2))
     for (name, one), (_, other) in zip(built.named_parameters(), again.named_parameters(), strict=True):
@@ -59,7 +60,7 @@ TYPES = tuple(Case(2, 6, 2, dtype=dtype, parallel=parallel) for dtype, parallel 
 ))  # fmt: skip
 
 
-def types(subject: Subject, case: Case) -> Told | None:
+def types(subject: Subject, case: Case) -> Outcome | None:
     """Weights of one type give results of that type, near those of float64; and autocast works."""
     exact = look(subject.build(case.but(dtype="float64")), tokens(case))
     logits = look(subject.build(case), tokens(case))
@@ -90,7 +91,7 @@ def _under_autocast(subject: Subject, case: Case) -> Broken | None:
 LIMITS = (Case(1, MAX_LENGTH), Case(2, MAX_LENGTH, parallel=True))
 
 
-def limits(subject: Subject, case: Case) -> Told | None:
+def limits(subject: Subject, case: Case) -> Outcome | None:
     """More tokens than model.max_length work, or are refused with a sentence."""
     built = subject.build(case)
     longer = tokens(case.but(length=MAX_LENGTH + 3))
@@ -106,22 +107,48 @@ def limits(subject: Subject, case: Case) -> Told | None:
     return None if logits.isfinite().all() else Broken("more tokens than max_length give numbers that are not finite")
 
 
-def settings(subject: Subject, case: Case) -> Told | None:
-    """With each value that a setting may have, the method builds, is causal and decodes."""
+SIZE_OF_A_PART = re.compile("chunk|block|window|segment|stride|tile")  # in the name of a setting
+SMALL = (2, 3, 8)  # … which is tried with these, as a default may be longer than any sequence here
+LONG = 33
+
+
+def settings(subject: Subject, case: Case) -> Outcome | None:
+    """With each value that a setting may have, and small parts, the method builds, is causal and decodes."""
     tried = []
     for name, value in choices(subject):
         each = case.but(settings=((name, value),))
-        for probe in (builds, sight.causal, decoding.cached):
+        for probe in (builds, causality.causal, decoding.cached):
             told = probe(subject, each)
-            if isinstance(told, Broken) and not (probe is sight.causal and not subject.declared.causal):
+            if isinstance(told, Broken) and not (probe is causality.causal and not subject.declared.causal):
                 return Broken(f"with {name} = {value!r}: {told}")
         tried.append(f"{name} = {value!r}")
-    return Note(", ".join(tried)) if tried else Skipped("no setting is a choice among listed values")
+    for name, value in parts(subject):
+        each = case.but(settings=((name, value),))
+        try:
+            subject.build(each)
+        except (ZooError, ValueError):  # not every size need do
+            continue
+        for length in (case.length, LONG):
+            told = causality.causal(subject, each.but(length=length))
+            if isinstance(told, Broken) and subject.declared.causal:
+                return Broken(f"with {name} = {value!r} and {length} tokens: {told}")
+        tried.append(f"{name} = {value!r}")
+    return (
+        Note(", ".join(tried)) if tried else Skipped("no setting is a choice among listed values, or a size of parts")
+    )
+
+
+def parts(subject: Subject) -> Iterator[tuple[str, int]]:
+    """Every setting that is the size of chunks, blocks, windows or the like, with small values."""
+    for setting in settings_of(subject.factory):
+        whole_number = setting.annotation is int or int in typing.get_args(setting.annotation)
+        if whole_number and SIZE_OF_A_PART.search(setting.name):
+            yield from ((setting.name, value) for value in SMALL if value != setting.default)
 
 
 def choices(subject: Subject) -> Iterator[tuple[str, Any]]:
     """Every setting that is a flag or a choice, with the values that are not its default."""
-    for setting in plugins.settings(subject.factory):
+    for setting in settings_of(subject.factory):
         values: tuple[Any, ...] = ()
         if setting.annotation is bool:
             values = (False, True)

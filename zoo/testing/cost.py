@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 
-from zoo.model import LanguageModel, model
+from zoo.extension import called
+from zoo.model.build import model
+from zoo.model.language_model import LanguageModel
+from zoo.testing.method_under_test import Subject, seeded
 from zoo.testing.report import Cost
-from zoo.testing.subject import Subject, seeded
 
 DEPTH, WIDTH, LENGTH, BATCH = 4, 64, 64, 4
 PASSES = 3
@@ -19,7 +21,7 @@ PASSES = 3
 def cost(subject: Subject) -> Cost:
     """Measured on one small model; passes of the two are interleaved and the fastest of each counts."""
     plain = _build({})
-    other = _build({subject.slot: lambda layer: subject.factory(layer, **subject.settings)})
+    other = _build({subject.slot: called(subject.id, subject.factory, **subject.settings)})
     added = other.num_parameters() - plain.num_parameters()
     times: dict[str, list[float]] = {"plain": [], "other": []}
     for _ in range(PASSES + 1):

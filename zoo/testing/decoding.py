@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from zoo.system import fairseq2_setup  # noqa: F401  # before anything of fairseq2
+
+# isort: split
 from collections.abc import Sequence
 
 import torch
+from fairseq2.nn import IncrementalStateBag
 from torch import Tensor
 
-from zoo.compat import prepare
 from zoo.errors import ZooError
-from zoo.model import LanguageModel
-from zoo.testing.case import Broken, Case, Note, Told, hosts
-from zoo.testing.subject import EXACT, Subject, difference, look, seeded, tokens
-
-prepare()
-
-from fairseq2.nn import IncrementalStateBag  # noqa: E402
+from zoo.model.language_model import LanguageModel
+from zoo.testing.cases import Broken, Case, Note, Outcome, hosts
+from zoo.testing.method_under_test import EXACT, Subject, difference, look, seeded, tokens
 
 CACHED = (
     Case(1, 3, 1),
@@ -42,7 +41,7 @@ def decode(built: LanguageModel, inputs: Tensor, plan: Sequence[int], order: Ten
     return torch.cat(done, dim=1)
 
 
-def cached(subject: Subject, case: Case) -> Told | None:
+def cached(subject: Subject, case: Case) -> Outcome | None:
     """However the tokens come, decoding gives the logits of the whole pass; or the model refuses, if so declared."""
     built, inputs = subject.build(case), tokens(case)
     if not all(extension.decodes for extension in built.extensions()):
@@ -68,7 +67,7 @@ def cached(subject: Subject, case: Case) -> Told | None:
     return None
 
 
-def _refuses(built: LanguageModel, inputs: Tensor) -> Told:
+def _refuses(built: LanguageModel, inputs: Tensor) -> Outcome:
     try:
         decode(built, inputs, [inputs.size(1)])
     except ZooError:

@@ -8,14 +8,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from zoo.model import LanguageModel
-from zoo.testing.case import MAX_LENGTH, Broken, Case, Skipped, Told, hosts
-from zoo.testing.subject import Subject, difference, direction, run, tokens
+from zoo.model.language_model import LanguageModel
+from zoo.testing.cases import MAX_LENGTH, Broken, Case, Outcome, Skipped, hosts
+from zoo.testing.method_under_test import Subject, difference, direction, run, tokens
 
 REACH = hosts(Case(1, MAX_LENGTH, 3, training=True), Case(2, MAX_LENGTH, 3, training=True))
 
 
-def reach(subject: Subject, case: Case) -> Told | None:
+def reach(subject: Subject, case: Case) -> Outcome | None:
     """In some batch, with random parameters, every parameter of the method gets a gradient that is not 0."""
     alive: set[str] = set()
     owned, idle = _owned(subject, subject.build(case))
@@ -56,7 +56,7 @@ DERIVATIVE = (Case(1, 5, 1), *hosts(Case(2, 5, 2, training=True)))
 STEP = 1e-5
 
 
-def derivative(subject: Subject, case: Case) -> Told | None:
+def derivative(subject: Subject, case: Case) -> Outcome | None:
     """Along a random direction of every parameter, the gradient is what finite differences say."""
     built, inputs = subject.build(case), tokens(case)
     owned, _ = _owned(subject, built)
@@ -126,7 +126,7 @@ CHECKPOINTED = (
 )
 
 
-def checkpointed(subject: Subject, case: Case) -> Told | None:
+def checkpointed(subject: Subject, case: Case) -> Outcome | None:
     """With activation checkpointing the result and the gradients are the same."""
     built, inputs = subject.build(case), tokens(case)
     plain = outcome(built, inputs)
@@ -140,7 +140,7 @@ COMPILED_FULLY = hosts(
 )  # the CPU's attention cannot be compiled in float64
 
 
-def compiled(subject: Subject, case: Case, backend: str = "eager", limit: float = 1e-7) -> Told | None:
+def compiled(subject: Subject, case: Case, backend: str = "eager", limit: float = 1e-7) -> Outcome | None:
     """Traced by torch.compile, the result and the gradients are the same."""
     if not subject.declared.deterministic:
         return Skipped("it draws random numbers in evaluation too, and compiled code draws others")
@@ -155,6 +155,6 @@ def compiled(subject: Subject, case: Case, backend: str = "eager", limit: float 
     return _compare(plain, traced, f"compiled (backend {backend})", limit)
 
 
-def compiled_fully(subject: Subject, case: Case) -> Told | None:
+def compiled_fully(subject: Subject, case: Case) -> Outcome | None:
     """As compiled code, too."""
     return compiled(subject, case, "inductor", 1e-3)

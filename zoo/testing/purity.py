@@ -1,4 +1,4 @@
-"""A pass in evaluation has no memory and no luck, and changes nothing that it was given."""
+"""Evaluation is deterministic, stateless, and leaves its inputs unchanged."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoo.extension import Extension
-from zoo.testing.case import Broken, Case, Told, hosts
-from zoo.testing.subject import EXACT, Subject, difference, look, seeded, tokens
+from zoo.extension import SLOT_CLASSES, Extension
+from zoo.testing.cases import Broken, Case, Outcome, hosts
+from zoo.testing.method_under_test import EXACT, Subject, difference, look, seeded, tokens
 
 DETERMINISTIC = hosts(Case(1, 3, 1), Case(2, 6, 2))
 
 
-def deterministic(subject: Subject, case: Case) -> Told | None:
+def deterministic(subject: Subject, case: Case) -> Outcome | None:
     """In evaluation mode the same input gives the same output, and the global random state is left alone."""
     built, inputs = subject.build(case), tokens(case)
     first = look(built, inputs)
@@ -53,10 +53,13 @@ RANDOM_STATES: dict[str, Callable[[], Any]] = {
 
 # --- what the method is given, watched
 
-CALLS = {
-    "residual": ("open", "read", "write", "close"),
-    "score_mixing": ("forward",),
-    "temporal_mixing": ("forward",),
+CALLS = {  # slot → the calls of a method in it → the names of their arguments, as its base class has them
+    slot: {
+        name: tuple(inspect.signature(call).parameters)[1:]
+        for name, call in vars(base).items()
+        if inspect.isfunction(call) and not name.startswith("_")
+    }
+    for slot, base in SLOT_CLASSES.items()
 }
 Watch = Callable[[str, Callable[..., Any], tuple[Any, ...]], Any]
 
@@ -92,7 +95,9 @@ def tensors(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
         yield path, value
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
-            yield from tensors(getattr(value, field.name), f"{path}.{field.name}")
+            # What is kept of the layers below is read as history.ffn and the like.
+            inside = path if field.name == "below" else f"{path}.{field.name}"
+            yield from tensors(getattr(value, field.name), inside)
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
         for name, part in zip(value._fields, value, strict=True):
             yield from tensors(part, f"{path}.{name}")
@@ -101,25 +106,17 @@ def tensors(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
             yield from tensors(part, f"{path}[{index}]")
 
 
-NAMES = {
-    "open": ("embedding",),
-    "close": ("stream",),
-    "read": ("site", "stream", "history"),
-    "write": ("site", "stream", "branch", "history"),
-}
-FORWARD = {"score_mixing": ("q", "k", "inputs", "history", "state"), "temporal_mixing": ("u", "state")}
-
 PURE = hosts(Case(1, 2, 1), Case(2, 5, 2))
 
 
-def pure(subject: Subject, case: Case) -> Told | None:
+def pure(subject: Subject, case: Case) -> Outcome | None:
     """What the method is given, the history too, is the same after the call."""
     built, inputs = subject.build(case), tokens(case)
     problems: list[str] = []
 
     def watch(name: str, call: Callable[..., Any], given: tuple[Any, ...]) -> Any:
-        names = NAMES.get(name) or FORWARD[subject.slot]
-        parts = [part for label, value in zip(names, given, strict=False) for part in tensors(value, label)]
+        labels = CALLS[subject.slot][name]
+        parts = [part for label, value in zip(labels, given, strict=False) for part in tensors(value, label)]
         before = [part.clone() for _, part in parts]
         result = call(*given)
         for (label, part), copy in zip(parts, before, strict=True):
@@ -135,7 +132,7 @@ def pure(subject: Subject, case: Case) -> Told | None:
 LAYOUT = (Case(1, 2, 2), Case(2, 5, 2))
 
 
-def layout(subject: Subject, case: Case) -> Told | None:
+def layout(subject: Subject, case: Case) -> Outcome | None:
     """Tensors that are not contiguous in memory do as well as those that are."""
     built, inputs = subject.build(case), tokens(case)
     plain = look(built, inputs)

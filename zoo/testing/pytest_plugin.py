@@ -1,10 +1,11 @@
-"""pytest --zoo-method ID: the conformance kit as pytest tests, one a property.
+"""pytest --zoo-method ID: the conformance kit as pytest tests, one per property.
 
 Every pytest in an environment with the zoo loads this module, so it imports nothing until it is asked for something.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,7 +41,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 def _items(session: pytest.Session, method: str, thorough: bool) -> Iterator[pytest.Item]:
     from zoo.errors import ZooError
     from zoo.testing import properties
-    from zoo.testing.subject import subject
+    from zoo.testing.method_under_test import subject
 
     try:
         subject(method)
@@ -49,6 +50,13 @@ def _items(session: pytest.Session, method: str, thorough: bool) -> Iterator[pyt
     for property in properties(thorough):
         nodeid = f"zoo::{method}::{property.replace(' ', '_')}"
         yield Conformance.from_parent(session, name=nodeid, nodeid=nodeid, method=method, property=property)
+
+
+@functools.cache
+def _builds(method: str) -> bool:
+    from zoo.testing import check
+
+    return check(method, only=["builds"]).ok
 
 
 class Conformance(pytest.Item):
@@ -62,6 +70,8 @@ class Conformance(pytest.Item):
     def runtest(self) -> None:
         from zoo.testing import check
 
+        if self.property != "builds" and not _builds(self.method):
+            pytest.skip("not tested because builds failed")
         (result,) = check(self.method, only=[self.property], thorough=True).results
         if result.status == "skipped":
             pytest.skip(result.told)

@@ -1,4 +1,4 @@
-"""What the kit found, as plain data: one result a property, and what the method costs."""
+"""What the kit found, as plain data: one result per property, and what the method costs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ class Result(NamedTuple):
     told: str = ""  # what broke, or what is worth knowing
     case: str = ""  # the smallest case found in which it broke
     seconds: float = 0.0
+
+
+class NotTested(NamedTuple):
+    """A property that means nothing after a failure before it."""
+
+    property: str
+    because: str  # the property that failed
 
 
 class Cost(NamedTuple):
@@ -42,6 +49,7 @@ class Report:
     source: str  # the distribution and its version, or the module
     results: tuple[Result, ...]
     cost: Cost | None = None
+    not_tested: tuple[NotTested, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -57,7 +65,7 @@ class Report:
     def verify(self) -> None:
         """Raise with every failure in words, if there is one."""
         if self.failures:
-            told = "\n".join(f"  {sentence(result)}" for result in self.failures)
+            told = "\n".join([*(f"  {sentence(result)}" for result in self.failures), *_left_out(self)])
             raise NotConforming(f"{self.slot} method {self.id} of {self.source} does not conform:\n{told}")
 
     def as_dict(self) -> dict[str, Any]:
@@ -66,6 +74,7 @@ class Report:
             **{name: getattr(self, name) for name in ("id", "slot", "source", "ok")},
             "results": [result._asdict() for result in self.results],
             "cost": self.cost._asdict() if self.cost else None,
+            "not_tested": [each._asdict() for each in self.not_tested],
         }
 
 
@@ -73,6 +82,14 @@ def sentence(result: Result) -> str:
     """A result in words."""
     where = f" (smallest case: {result.case})" if result.case else ""
     return f"{result.property}: {result.told or result.claim}{where}"
+
+
+def _left_out(report: Report) -> list[str]:
+    """One line for each failure after which others mean nothing."""
+    by_cause: dict[str, list[str]] = {}
+    for property, because in report.not_tested:
+        by_cause.setdefault(because, []).append(property)
+    return [f"  not tested because {because} failed: {', '.join(names)}" for because, names in by_cause.items()]
 
 
 def lines(report: Report) -> list[str]:
@@ -85,5 +102,7 @@ def lines(report: Report) -> list[str]:
         rows.append(f"  {result.property.ljust(width)}  {shown[result.status].ljust(8)}  {told}")
         if result.case:
             rows.append(f"  {' ' * width}  {' ' * 8}  smallest case: {result.case}")
-    verdict = f"{len(report.failures)} of {len(report.results)} properties broke" if report.failures else "it conforms"
-    return [*rows, f"  {verdict} ({sum(result.seconds for result in report.results):.1f} s)"]
+    verdict = "it conforms"
+    if report.failures:
+        verdict = f"{len(report.failures)} of {len(report.results) + len(report.not_tested)} properties broke"
+    return [*rows, *_left_out(report), f"  {verdict} ({sum(result.seconds for result in report.results):.1f} s)"]

@@ -1,0 +1,1 @@
+"""Which runs a comparison needs, running them, and the store they end in."""

@@ -1,0 +1,157 @@
+"""What a bench has still to do, over all seeds, the test split and the costs, and how long that should take."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from zoo.bench.arms import Job
+from zoo.runs.metrics import METRICS
+from zoo.system.clock import duration
+from zoo.system.table import counted
+
+Say = Callable[[str], None]
+
+TEST = 0.05  # of a run's work: its pass over the test split
+COST = 35.0  # seconds to measure an arm's time and memory
+EVERY = 60.0  # seconds between two lines where nobody watches a terminal
+TAIL = 4096  # bytes of a file in which its last row is looked for
+
+
+class Running(NamedTuple):
+    """A run under way."""
+
+    job: Job
+    folder: Path
+    began: float  # by the monotonic clock
+
+
+class Schedule:
+    """The work of a bench: what is done, what is under way, what is left. Work is counted in FLOPs, costs in seconds."""
+
+    def __init__(
+        self, runs: Sequence[Job], *, tested: int = 0, measured: int = 0, at_a_time: int = 1, say: Say = print
+    ) -> None:
+        """`tested` runs are to go through the test split, the costs of `measured` arms to be measured."""
+        self.todo = {job.key: job for job in runs}
+        self.tested, self.measured, self.at_a_time = tested, measured, at_a_time
+        self.total, self.ended, self.done = len(self.todo), 0, 0.0
+        self.mean = sum(map(_work, self.todo.values())) / max(1, self.total)
+        self.running: dict[str, Running] = {}
+        self._say = say
+        self._watched = sys.stderr.isatty()
+        self._began = self._last_line = time.monotonic()
+
+    def __enter__(self) -> Schedule:
+        parts = [f"{counted(self.total, 'run')} to train, {self.at_a_time} at a time"] if self.total else []
+        parts += [f"the test split for {counted(self.tested, 'run')}"] if self.tested else []
+        parts += [f"time and memory of {counted(self.measured, 'arm')}"] if self.measured else []
+        if parts:
+            self.say("; then ".join(parts))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._clear()
+
+    def say(self, text: str) -> None:
+        """Print a line, above the one that moves."""
+        self._clear()
+        self._say(text)
+
+    def start(self, job: Job, folder: Path) -> None:
+        """Note that a run begins."""
+        if job.key not in self.todo:  # at another learning rate than it looked at first
+            same = [key for key, each in self.todo.items() if (each.arm.id, each.seed) == (job.arm.id, job.seed)]
+            if same and job.seed > 1:
+                del self.todo[same[0]]
+            else:
+                self.total += 1
+            self.todo[job.key] = job
+        self.running[job.key] = Running(job, folder, time.monotonic())
+
+    def seconds(self, job: Job) -> float:
+        """The time since a run that is under way began."""
+        return time.monotonic() - self.running[job.key].began
+
+    def after(self, job: Job) -> str:
+        """Note that a run has ended; how much is left, to end a line with."""
+        self.skip(job)
+        self.done += _work(job)
+        return f"; run {self.ended} of {self.total}{self._left()}"
+
+    def skip(self, job: Job) -> None:
+        """Note that a run will not be made, or was made in vain."""
+        self.running.pop(job.key, None)
+        if self.todo.pop(job.key, None) is not None:
+            self.ended += 1
+
+    def after_cost(self) -> str:
+        """Note that an arm's costs were measured; how much is left, to end a line with."""
+        self.measured = max(0, self.measured - 1)
+        return f"; about {duration(COST * self.measured)} left" if self.measured else ""
+
+    def after_tests(self) -> None:
+        """Note that the test split is over."""
+        self.tested = 0
+
+    def tick(self) -> None:
+        """Show how far the runs under way have come: on a terminal always, elsewhere now and then."""
+        now = time.monotonic()
+        if not self.running or (not self._watched and now - self._last_line < EVERY):
+            return
+        self._last_line = now
+        first = next(iter(self.running.values()))
+        more = f" (and {len(self.running) - 1} more)" if len(self.running) > 1 else ""
+        step = f"step {_step(first.folder)} of {first.job.arm.steps}"
+        text = f"run {self.ended + 1} of {self.total}{more}: {first.job.arm.name}, {step}{self._left()}"
+        if self._watched:
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        else:
+            self._say(text)
+
+    def _left(self) -> str:
+        """The time that the rest should take, by how fast the bench has been; unknown at its beginning."""
+        under_way = sum(_work(each.job) * _part(each) for each in self.running.values())
+        done = self.done + under_way
+        if done <= 0:
+            return ""
+        pace = (time.monotonic() - self._began) / done  # with as many at a time as there are
+        left = sum(map(_work, self.todo.values())) - under_way + TEST * self.mean * self.tested
+        seconds = pace * left + COST * self.measured
+        return f", about {duration(seconds)} left" if self.todo or self.tested or self.measured else ""
+
+    def _clear(self) -> None:
+        if self._watched:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _work(job: Job) -> float:
+    return job.arm.steps * job.arm.flops
+
+
+def _part(running: Running) -> float:
+    return min(1.0, _step(running.folder) / max(1, running.job.arm.steps))
+
+
+def _step(folder: Path) -> int:
+    """The last step that a run has logged."""
+    try:
+        with (folder / METRICS).open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - TAIL))
+            lines = file.read().splitlines()
+    except OSError:
+        return 0
+    for line in reversed(lines):
+        try:
+            return int(json.loads(line)["step"])
+        except (ValueError, TypeError, KeyError):
+            continue
+    return 0

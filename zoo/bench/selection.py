@@ -1,0 +1,61 @@
+"""From what a user named to the arms of a bench and their suite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from zoo.bench.arms import Arm, arms_of
+from zoo.bench.suite import Suite
+from zoo.config.configuration import Config
+from zoo.config.gin_files import find_gin_file
+from zoo.config.load import load_config
+from zoo.errors import ConfigError, ZooError, nearest
+from zoo.plugins.resources import project_gin_folders
+
+
+def select_arms(
+    suite_name: str | None, files: Sequence[str], bindings: Sequence[str], methods: Sequence[str] | None = None
+) -> tuple[list[Arm], Suite]:
+    """The arms of a suite, each once, and the suite; `methods` are judged in place of the suite's."""
+    files = [*([suite_file(suite_name)] if suite_name else []), *files]
+    loaded = load_config(files, bindings)
+    suite: Suite = loaded.build("suite")
+    has_hosts = bool(suite_name) or "suite.hosts" in loaded.values
+    _check_bindings(loaded, has_hosts)
+    arms: dict[str, Arm] = {}
+    for host in suite.hosts if has_hosts else (None,):
+        for name in (suite.methods if methods is None else methods) or ("",):
+            method = [part for part in name.split("+") if part]
+            try:
+                of_method = arms_of([*files, *method], bindings, suite, host)
+            except ZooError as error:
+                if not name:
+                    raise
+                raise ZooError(f"{name}: {error}") from error
+            for arm in of_method:
+                arms.setdefault(arm.id, arm)
+    if not arms:
+        raise ZooError("there is nothing to run: name a method, or a baseline in suite.baselines")
+    return list(arms.values()), suite
+
+
+def _check_bindings(loaded: Config, has_hosts: bool) -> None:
+    """Refuse settings that a bench makes itself."""
+    if loaded.get("train.seed") != 1:
+        raise ConfigError("a bench gives its runs the seeds 1, 2, …: bind suite.seeds, or --seeds N, not train.seed")
+    if has_hosts and "model.parallel" in loaded.values:
+        raise ConfigError("a suite says where its methods stand: bind suite.hosts in place of model.parallel")
+
+
+def suite_file(name: str) -> str:
+    """The path of a suite's Gin file, which was given by the suite's name or as a path."""
+    if Path(name).is_file():
+        return name
+    try:
+        return str(find_gin_file(f"suites/{name}"))
+    except ConfigError as error:
+        known = sorted({path.stem for folder in project_gin_folders() for path in folder.glob("suites/*.gin")})
+        raise ConfigError(
+            f"there is no suite {name}{nearest(name, known)}: name {', '.join(known)}, or the path of a Gin file"
+        ) from error

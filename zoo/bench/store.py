@@ -1,0 +1,334 @@
+"""The store of a bench: one line per run in `results.jsonl`, only ever appended to, and notes on its suites."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import math
+import sys
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, get_args
+
+from zoo.bench.step_costs import StepCost, merge_costs
+from zoo.bench.time_stamps import believable
+from zoo.counting.matching import Kind
+from zoo.errors import ZooError
+from zoo.system.files import append_line, write_atomically
+from zoo.system.json_rows import Point, Points, Warn, check, parsed, records, warn
+from zoo.system.lock import open_lock, try_lock
+
+FILE = "results.jsonl"
+SUITES = "suites.json"
+KINDS = dict.fromkeys(get_args(Kind))  # of match
+LOCK = "bench.lock"
+OWN = ("train.seed", "train.lr")  # settings that tell the runs of one arm apart; the rate only by its factor
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run, with everything needed to run it again."""
+
+    key: str  # the configuration's hash
+    arm: str  # the configuration's hash without the seed and the factor of the learning rate
+    name: str  # method or combination; "baseline" without one
+    match: str  # "method", or how the baseline was matched
+    host: str
+    seed: int
+    lr: float
+    lr_factor: float
+    status: str
+    causal: bool
+    parameters: int
+    flops: float  # per token, forward and backward
+    steps: int
+    tokens: int
+    valid_loss: float | None
+    test_loss: float | None
+    tested: bool  # whether it has been on the test split, if the corpus has one
+    bits_per_byte: float | None
+    accuracy: float | None
+    tokens_per_second: float  # the median over the run, as other work on the machine comes and goes
+    peak_memory: int
+    seconds: float
+    blew_up: str
+    alarm: str
+    curve: Sequence[Point]  # of validation
+    training: Sequence[Point]  # of the batches since the point before
+    probes: dict[str, Any]
+    baselines: dict[str, str]  # of a method: how matched → the arm
+    unigram_entropy: float
+    corpus: str
+    config: str
+    settings: Mapping[str, str]  # every value, defaults too
+    versions: dict[str, Any]
+    stamps: dict[str, Any]
+
+    @property
+    def budget(self) -> int:
+        """The tokens that the run was to be trained on; one that diverges ends before."""
+        text = self.settings.get("train.steps", "")
+        steps = int(text) if text.isdecimal() and len(text) < 19 else self.steps
+        return round(self.tokens / self.steps * steps) if self.steps else self.tokens
+
+    @property
+    def loss(self) -> float:
+        """The loss that arms are compared by: on the test split, or on the validation split where there is no other."""
+        value = self.valid_loss if self.test_loss is None else self.test_loss
+        return math.nan if value is None else value
+
+
+class Store:
+    """A folder with results and the runs they came from."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def read(self) -> dict[str, Result]:
+        """Every run by its key, the one that was written last at the end; a line that is no result is passed over."""
+        return read_results(self.folder / FILE)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """One bench at a time: two would train the same baselines and write over each other's report."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open_lock(self.folder / LOCK) as lock:
+            if not try_lock(lock):
+                raise ZooError(
+                    f"another zoo-bench is working in {self.folder}: wait for it, or name another folder with --store"
+                )
+            yield
+
+    def append(self, result: Result) -> None:
+        """Add a line for a run, or a newer one."""
+        row = {entry.name: getattr(result, entry.name) for entry in fields(Result)}
+        points = {"curve": list(result.curve), "training": list(result.training)}
+        append_line(self.folder / FILE, row | points | {"settings": dict(result.settings)})
+
+
+def read_results(file: Path, warn: Warn = warn, brief: bool = False) -> dict[str, Result]:
+    """Every run by its key, as its last line has it, in the order in which they ended: that of the lines, not of clocks.
+
+    `brief` leaves out what only running it again needs.
+    """
+    results: dict[str, Result] = {}
+    for result in records(file, "result", _reader(brief), warn):
+        if not _same_run(results.get(result.key), result):
+            results.pop(result.key, None)  # so that it stands last
+        results[result.key] = result
+    return results
+
+
+def _same_run(one: Result | None, other: Result) -> bool:
+    """Whether the second is the first, with its test split's loss for example, rather than run again."""
+    return one is not None and bool(one.stamps.get("ended")) and one.stamps.get("ended") == other.stamps.get("ended")
+
+
+def _reader(brief: bool) -> Callable[[dict[str, Any]], Result | None]:
+    """The function from a line to a result; what many lines have in common is in memory once."""
+    names = {entry.name for entry in fields(Result)}
+    shared: dict[Any, Any] = {}
+
+    def once(value: Any) -> Any:
+        return shared.setdefault(json.dumps(value), value)
+
+    def convert(row: dict[str, Any]) -> Result | None:
+        row.setdefault("settings", {})  # older lines have none
+        row.setdefault("tested", row.get("test_loss") is not None)
+        if not names <= row.keys():
+            return None
+        check(row, Result)
+        _check_meaning(row)
+        settings = row["settings"]
+        own = {key: settings.pop(key) for key in OWN if key in settings}
+        common = once(settings)
+        row["settings"] = shared.setdefault((id(common), *own.items()), ChainMap(own, common))
+        for name in ("versions", "baselines", "probes"):
+            row[name] = once(row[name])
+        if brief:
+            row["config"], row["stamps"] = "", {"ended": row["stamps"].get("ended", "")}
+        for name in ("arm", "name", "match", "host", "status", "corpus", "blew_up", "alarm"):
+            row[name] = sys.intern(row[name])
+        for name in ("curve", "training"):
+            row[name] = Points(row[name])
+        return Result(**{name: row[name] for name in names})
+
+    return convert
+
+
+def _check_meaning(row: Mapping[str, Any]) -> None:
+    """ValueError for what has the right types and cannot be true: a report divides by it, or looks it up."""
+    if not isinstance(row["stamps"].get("ended", ""), str):
+        raise ValueError("stamps: ended is not a time")
+    if row["match"] not in (*KINDS, "method") or not row["baselines"].keys() <= KINDS.keys():
+        raise ValueError(f"matches are {', '.join(KINDS)}")
+    for name in ("parameters", "flops", "lr", "lr_factor"):
+        if not row[name] > 0:
+            raise ValueError(f"{name} is not positive")
+    for layers in row["probes"].values():
+        if not isinstance(layers, dict) or not all(layer.isdecimal() for layer in layers):
+            raise ValueError("probes are not by layer")
+        for value in layers.values():
+            for each in value if isinstance(value, list) else [value]:
+                if each is not None and type(each) not in (int, float):
+                    raise ValueError("a probe is no number")
+
+
+class SuiteNotes(NamedTuple):
+    """What a report needs to know beyond the results."""
+
+    suites: Mapping[str, str]  # a method's arm → the suite that it was judged in
+    baselines: Mapping[str, Mapping[str, str]]  # a method's arm → how matched → the baseline's arm, of all benches
+    twins: tuple[tuple[str, str], ...]  # methods that are the same function
+    costs: Mapping[str, StepCost] = MappingProxyType({})  # by arm
+    margins: Mapping[str, float] = MappingProxyType({})  # suite → the smallest difference that matters, where set
+
+
+NO_NOTES = SuiteNotes(suites={}, baselines={}, twins=())
+
+
+def note_suite(
+    folder: Path,
+    suite: str,
+    methods: Mapping[str, Mapping[str, str]],
+    twins: Iterable[tuple[str, str]],
+    margin: float | None = None,
+) -> None:
+    """Note what a bench judges together: arms and their baselines. "" is for what was named one by one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    notes = _read_notes(folder, set_aside=True)
+    entry = notes.get(suite, {"arms": {}, "twins": []})
+    arms = entry["arms"] | {id: {**entry["arms"].get(id, {}), **baselines} for id, baselines in methods.items()}
+    same = {tuple(pair) for pair in entry["twins"]} | set(twins)
+    notes[suite] = {**entry, "arms": arms, "twins": sorted(same), "margin": margin}
+    _write_notes(folder, notes)
+
+
+def remember_margins(folder: Path, margins: Mapping[str, Mapping[str, float]]) -> None:
+    """Note the margins that a report judged by: suite → the plain model's arm → margin."""
+    notes = _read_notes(folder)
+    for suite, judged in margins.items():
+        if suite in notes:
+            notes[suite]["judged_by"] = {**notes[suite].get("judged_by", {}), **judged}
+    _write_notes(folder, notes)
+
+
+def _write_notes(folder: Path, notes: Mapping[str, Any]) -> None:
+    write_atomically(folder / SUITES, json.dumps(notes, indent=1, sort_keys=True) + "\n")
+
+
+def read_suite_notes(folders: Sequence[Path]) -> SuiteNotes:
+    """What the benches of these stores noted; an arm that several suites name belongs to the first by name."""
+    suites: dict[str, str] = {}
+    baselines: dict[str, dict[str, str]] = {}
+    twins: set[tuple[str, str]] = set()
+    margins: dict[str, float] = {}
+    for folder in folders:
+        notes = _read_notes(store_folder(folder))
+        for name in sorted(notes, reverse=True):  # the first name is written last and so stands, but never ""
+            arms = notes[name]["arms"]
+            suites |= {id: name or suites.get(id, "") for id in arms}
+            for id, matched in arms.items():
+                baselines.setdefault(id, {}).update(matched)
+            twins |= {(one, other) for one, other in notes[name]["twins"]}
+            if (margin := notes[name].get("margin")) is not None:
+                margins[name] = margin
+    return SuiteNotes(
+        suites=suites,
+        baselines=baselines,
+        twins=tuple(sorted(twins)),
+        costs=merge_costs(map(store_folder, folders)),
+        margins=margins,
+    )
+
+
+def store_folder(store: Path) -> Path:
+    """The folder of a store, which was named itself or by its file of results."""
+    return store if store.is_dir() else store.parent
+
+
+def _read_notes(folder: Path, set_aside: bool = False) -> dict[str, Any]:
+    """The notes of a store, empty with a warning where they cannot be read; `set_aside` then also moves the file away."""
+    file = folder / SUITES
+    if not file.exists():
+        return {}
+    try:
+        notes: dict[str, Any] = parsed(file.read_bytes())
+        if _are_notes(notes):
+            return notes
+    except (ValueError, OSError):
+        pass
+    lost = "which methods were judged together is not known"
+    if set_aside:
+        aside = next(path for i in itertools.count(1) if not (path := file.with_name(f"{SUITES}-damaged-{i}")).exists())
+        file.rename(aside)
+        warn(f"{file} cannot be read and was moved to {aside.name}: {lost} of earlier benches; run those again")
+    else:
+        warn(f"{file} cannot be read: {lost}; the next zoo-bench in this store writes it anew")
+    return {}
+
+
+def _are_notes(notes: Any) -> bool:
+    """Whether these are notes: suite → arms → how matched → arm, and pairs of twins."""
+    return isinstance(notes, dict) and all(
+        isinstance(entry, dict)
+        and isinstance(entry.get("arms"), dict)
+        and all(_are_texts(matched) and matched.keys() <= KINDS.keys() for matched in entry["arms"].values())
+        and isinstance(entry.get("twins"), list)
+        and all(isinstance(pair, list) and [type(name) for name in pair] == [str, str] for pair in entry["twins"])
+        and (entry.get("margin") is None or (type(entry["margin"]) in (int, float) and 0 < entry["margin"] < 1e6))
+        and isinstance(entry.get("judged_by", {}), dict)
+        for entry in notes.values()
+    )
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+
+
+def merged(folders: Iterable[Path]) -> list[Result]:
+    """The results of several stores, the newest last; of a run that several stores have, the last one."""
+    dated: list[tuple[str, int, int, Result]] = []
+    for number, folder in enumerate(folders):
+        file = folder / FILE if folder.is_dir() else folder
+        if not file.exists():
+            raise ZooError(f"{folder} has no {FILE}: name the folder of a bench")
+        results = list(read_results(file, brief=True).values())
+        ended = believable([result.stamps.get("ended", "") for result in results])
+        dated += [(when, number, i, result) for i, (when, result) in enumerate(zip(ended, results, strict=True))]
+    newest_of: dict[str, Result] = {}
+    for *_, result in sorted(dated, key=lambda each: each[:3]):
+        earlier = newest_of.pop(result.key, None)
+        if earlier is not None and _same_run(earlier, result) and earlier.tested:
+            result = earlier  # a copy, which may be from before its test
+        newest_of[result.key] = result
+    if not newest_of:
+        raise ZooError("there is no result yet: run zoo-bench first")
+    return list(newest_of.values())
+
+
+def by_arm(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """Results by the arm that they are of."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(result.arm, []).append(result)
+    return groups
+
+
+def newest(results: Sequence[Result]) -> Result:
+    """The result that was written last."""
+    return results[-1]
+
+
+def best_factor(results: Sequence[Result]) -> float | None:
+    """The learning rate that an arm uses: the best on the validation split among those tried on its first seed."""
+    first = min((r.seed for r in results), default=None)
+    tried = [(r.valid_loss, r.lr_factor) for r in results if r.seed == first and r.valid_loss is not None]
+    tried = [(loss, factor) for loss, factor in tried if math.isfinite(loss)]
+    if tried:
+        return min(tried)[1]
+    return min((r.lr_factor for r in results if r.seed == first), default=None)

@@ -1,0 +1,54 @@
+"""A suite: which methods are judged, where, how often, against what."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import gin
+
+from zoo.counting.matching import Kind
+from zoo.errors import ConfigError
+
+Host = Literal["sequential", "parallel"]
+
+
+@gin.register("suite", module="zoo")
+@dataclass(frozen=True)
+class Suite:
+    """What a bench runs; size, corpus, tokens and the rest of the file hold for every arm.
+
+    methods: the names of Gin files; a combination joins them with +.
+    hosts: the blocks to try every method in; `parallel` has attention and FFN side by side.
+    seeds (at least 1): the number of seeds, 1, 2, … for every arm.
+    lrs (above 0): multiples of `train.lr`, tried for every arm on its first seed.
+    baselines: what the plain block is matched in: nothing, parameters, FLOPs per token, or (`tokens`) as many FLOPs by
+        training longer.
+    costs: also measure time and memory of every arm's training step, in turns with the plain block's.
+    margin (above 0): the smallest difference of losses that matters, in nats per token; None: the larger of 0.005 and what
+        1 % of the tokens is worth to the plain block.
+    twins: pairs of methods that are the same function, so that their difference is noise.
+    """
+
+    methods: tuple[str, ...] = ()
+    hosts: tuple[Host, ...] = ("sequential",)
+    seeds: int = 3
+    lrs: tuple[float, ...] = (1.0,)
+    baselines: tuple[Kind, ...] = ("none", "parameters", "flops")
+    costs: bool = True
+    margin: float | None = None
+    twins: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise ConfigError(f"suite.seeds = {self.seeds} must be at least 1")
+        if not self.lrs or not all(0 < factor < math.inf for factor in self.lrs) or len(set(self.lrs)) < len(self.lrs):
+            raise ConfigError(f"suite.lrs = {self.lrs} must be positive multiples of train.lr, at least one, each once")
+        if not self.hosts:
+            raise ConfigError('suite.hosts must name "sequential", "parallel" or both')
+        if self.margin is not None and not 0 < self.margin < math.inf:
+            raise ConfigError(
+                f"suite.margin = {self.margin} must be a positive number of nats per token, the smallest difference that"
+                " matters; without it the margin is taken from the plain block's training curve"
+            )

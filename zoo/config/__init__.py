@@ -1,0 +1,1 @@
+"""From Gin files and --set to one checked configuration."""

@@ -1,0 +1,1 @@
+"""Parameters and FLOPs of a model without running it, and the plain model that matches them."""

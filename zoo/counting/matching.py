@@ -1,0 +1,125 @@
+"""The plain model that has as many parameters or FLOPs as a method's."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from zoo.counting.flops import Build, count_parameters, skeleton, training_cost
+from zoo.errors import ZooError
+from zoo.slots import SLOTS
+
+
+class Match(NamedTuple):
+    """A plain model that matches a method's in something: in parameters, or in FLOPs per token of the method."""
+
+    kind: Kind
+    ffn_dim: int
+    tokens: float  # to be trained on, as a multiple of the method's
+    method: float  # what the method has
+    baseline: float  # what the plain model has
+
+    @property
+    def difference(self) -> float:
+        return self.baseline - self.method
+
+    @property
+    def relative(self) -> float:
+        return self.difference / self.method
+
+
+def plain_build(build: Build) -> Build:
+    """The same model without any method, in the same host."""
+    return functools.partial(build, **dict.fromkeys(SLOTS))
+
+
+def find_match(build: Build, length: int, kind: Kind) -> Match:
+    """The plain model that matches in `kind`."""
+    kinds: dict[Kind, Callable[[], Match]] = {
+        "none": lambda: as_it_is(build),
+        "parameters": lambda: by_parameters(build),
+        "flops": lambda: by_flops(build, length),
+        "tokens": lambda: by_tokens(build, length),
+    }
+    if kind not in kinds:
+        raise ZooError(f"a baseline is matched by {', '.join(kinds)}, not by {kind}")
+    return kinds[kind]()
+
+
+def as_it_is(build: Build) -> Match:
+    """The plain model of the same sizes, matched in nothing."""
+    plain = plain_build(build)
+    return Match(
+        kind="none",
+        ffn_dim=ffn_dim(plain),
+        tokens=1.0,
+        method=count_parameters(build),
+        baseline=count_parameters(plain),
+    )
+
+
+def by_parameters(build: Build) -> Match:
+    """The plain model that has as many parameters, or as nearly as many as one width of the FFN allows."""
+    return _widen("parameters", build, count_parameters, count_parameters(build))
+
+
+def by_flops(build: Build, length: int) -> Match:
+    """The plain model that takes as many FLOPs per token, by the width of its FFN."""
+
+    def flops(each: Build) -> float:
+        return training_cost(each, length).flops
+
+    return _widen("flops", build, flops, flops(build))
+
+
+def by_tokens(build: Build, length: int) -> Match:
+    """The plain model as it is, for as many more tokens (or fewer) as the method's FLOPs would pay for."""
+    plain = plain_build(build)
+    flops, per_token = training_cost(build, length).flops, training_cost(plain, length).flops
+    return Match(kind="tokens", ffn_dim=ffn_dim(plain), tokens=flops / per_token, method=flops, baseline=flops)
+
+
+def ffn_dim(build: Build) -> int:
+    """The inner width of the FFN of the model."""
+    block: Any = skeleton(build).layers[0]
+    width: int = block.layer.ffn_dim
+    return width
+
+
+def _widen(kind: Kind, build: Build, count: Callable[[Build], float], target: float) -> Match:
+    """The plain model whose count is nearest to the target, by the width of its FFN."""
+
+    def at(width: int) -> float:
+        return count(functools.partial(plain_build(build), ffn_dim=width))
+
+    start = ffn_dim(plain_build(build))
+    here = at(start)
+    each = at(start + 1) - here  # every further unit costs the same
+    width = start + round((target - here) / each)
+    if width < 1:
+        raise ZooError(
+            f"no plain model has as few {kind} as this one: {target:,.0f}, and without its FFN it still has"
+            f" {here - start * each:,.0f}"
+        )
+    return Match(kind=kind, ffn_dim=width, tokens=1.0, method=target, baseline=at(width))
+
+
+Kind = Literal["none", "parameters", "flops", "tokens"]  # of match
+
+
+class Spent(NamedTuple):
+    """What training a model takes, and what a baseline is matched in."""
+
+    parameters: int
+    flops: float  # per token
+    trained: int  # steps or tokens
+
+    def off_by(self, method: Spent, kind: str) -> float:
+        """The relative difference of this baseline from the method that it was matched to."""
+        ratios = {
+            "parameters": self.parameters / method.parameters,
+            "flops": self.flops / method.flops,
+            "tokens": self.flops * self.trained / (method.flops * method.trained),
+        }
+        return ratios.get(kind, 1.0) - 1

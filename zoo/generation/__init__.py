@@ -1,0 +1,1 @@
+"""A trained run opened again, and text from it."""

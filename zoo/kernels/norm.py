@@ -1,0 +1,72 @@
+"""RMSNorm that saves its input and one number per row, and a product that follows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def inverse_rms(x: Tensor, eps: float) -> Tensor:
+    """1 / √(mean x² + ε) over the last dimension, in at least float32: (…, 1)."""
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=dtype)
+    return norm.square_().div_(x.size(-1)).add_(eps).rsqrt_()
+
+
+class _RMSNorm(torch.autograd.Function):
+    """Saves x and one number per row."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gain: Tensor | None, eps: float) -> Tensor:
+        scale = inverse_rms(x, eps)
+        ctx.save_for_backward(x, gain, scale)
+        y = x * scale
+        if gain is not None:
+            y = y.mul_(gain)
+        return y.to(x.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        x, gain, scale = ctx.saved_tensors
+        return *rms_norm_backward(grad, x, gain, scale, ctx.needs_input_grad[1]), None
+
+
+def rms_norm_backward(
+    grad: Tensor, x: Tensor, gain: Tensor | None, scale: Tensor, for_gain: bool
+) -> tuple[Tensor, Tensor | None]:
+    """The gradients of x and, `for_gain`, of the gain; `scale` is 1/rms of x."""
+    normed = x * scale
+    d_gain = None
+    if gain is not None:
+        product = grad * normed
+        if for_gain:
+            d_gain = product.sum(dim=tuple(range(product.dim() - 1))).to(gain.dtype)
+        along = torch.matmul(product, gain.to(product.dtype)).unsqueeze(-1) / x.size(-1)
+        d_x = torch.addcmul(grad * gain, normed, along, value=-1.0).mul_(scale)
+    else:
+        along = (grad * normed).mean(dim=-1, keepdim=True)
+        d_x = torch.addcmul(grad, normed, along, value=-1.0).mul_(scale)
+    return d_x.to(x.dtype), d_gain
+
+
+def rms_norm(x: Tensor, gain: Tensor | None, eps: float) -> Tensor:
+    """RMSNorm over the last dimension, with a gain or without."""
+    if torch.compiler.is_compiling():
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        y = wide * (wide.square().mean(dim=-1, keepdim=True) + eps).rsqrt()
+        return (y if gain is None else y * gain).to(x.dtype)
+    if not torch.is_grad_enabled():
+        y = x * inverse_rms(x, eps)
+        return (y if gain is None else y.mul_(gain)).to(x.dtype)
+    return _RMSNorm.apply(x, gain, eps)
+
+
+def normed_product(x: Tensor, matrix: Tensor, eps: float) -> Tensor:
+    """rms_norm(x) @ matrix for a thin matrix: the product is scaled instead of x, so no normed x is kept."""
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    mean = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=dtype).square() / x.size(-1)
+    return (x @ matrix) * (mean + eps).rsqrt().to(x.dtype)

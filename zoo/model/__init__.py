@@ -1,0 +1,1 @@
+"""What the network computes: positions, attention, block, stack; knows no configuration and no run."""

@@ -1,0 +1,229 @@
+"""A language model from sizes and methods: what Gin configures as `model`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Literal, get_args
+
+import gin
+import torch
+
+from zoo.errors import ConfigError, SettingError, check_setting
+from zoo.extension import SLOT_CLASSES, Extension, Layer, Residual, ScoreMixing, TemporalMixing, attach_name, name_of
+from zoo.history import check_reads
+from zoo.model import room
+from zoo.model.block import Block
+from zoo.model.initialise import initialise, seed_of
+from zoo.model.language_model import DEEPEST, WIDEST, LanguageModel
+from zoo.model.positions import NoPositions, Positions, Rotary
+from zoo.slots import SLOTS
+from zoo.system.global_state import WHILE_BUILT, contained
+
+Encoding = Literal["rotary", "none"]  # of positions
+
+
+@gin.register("model", module="zoo")
+def model(
+    vocab_size: int,
+    max_length: int,
+    *,
+    depth: int = 6,
+    aspect: int = 32,
+    width: int | None = None,
+    head_dim: int | None = None,
+    num_heads: int | None = None,
+    num_kv_heads: int | None = None,
+    ffn_dim: int | None = None,
+    parallel: bool = False,
+    dropout: float = 0.0,
+    tied: bool = True,
+    qk_norm: bool = False,
+    positions: Encoding = "rotary",
+    rope_theta: float = 10000.0,
+    norm_eps: float = 1e-5,
+    init_std: float | None = None,
+    residual: Callable[..., Residual] | None = None,
+    score_mixing: Callable[..., ScoreMixing] | None = None,
+    temporal_mixing: Callable[..., TemporalMixing] | None = None,
+    seed: int = 0,
+) -> LanguageModel:
+    """A language model. `depth` is the dial: width = depth · aspect, heads of width `aspect`, an FFN of 8/3 the width.
+
+    Without methods this is a Llama. `parallel` chooses the host whose FFN reads the block's input. The same seed gives the
+    same value to every weight that two models share, whatever methods they have. `init_std` is 0.02 at GPT-2's width of 768
+    and grows as 1/√width below it: with 0.02 a narrow plain block starts with branches too weak to learn in a short study,
+    and every method that makes them stronger looks like a gain.
+
+    depth (at least 1): the number of blocks.
+    aspect (at least 1): the width per block of depth, and the width of a head.
+    width (at least 1): the width of the stream; None: depth · aspect.
+    head_dim (at least 1): the width of a head, an even number for rotary positions; None: `aspect`.
+    num_heads (at least 1): the number of heads; None: width / head_dim.
+    num_kv_heads (at least 1): the number of heads of keys and values, a divisor of `num_heads`; None: as many.
+    ffn_dim: the inner width of the FFN; None: 8/3 of the width, as a multiple of 16.
+    parallel: let attention and FFN read the same input, side by side.
+    dropout (from 0 to below 1): the part of the activations that training sets to zero.
+    tied: use the token embedding as the output projection too.
+    qk_norm: normalise queries and keys in every head.
+    positions: how attention knows where a token is: by rotary positions, or by the causal mask alone.
+    rope_theta: the base of the rotary positions' wavelengths.
+    norm_eps: what every RMSNorm adds to the mean square.
+    init_std: the deviation of the first weights; None: 0.02 · √(768 / width).
+    residual: the method in the residual slot, as @residual.ID; None: the plain residual.
+    score_mixing: the method in the score-mixing slot, as @score_mixing.ID; None: plain attention.
+    temporal_mixing: the method in the temporal-mixing slot, as @temporal_mixing.ID; None: none.
+    seed: the seed of the first weights; where it is not bound, a run takes `train.seed`.
+    """
+    given = locals()
+    methods: dict[str, Callable[..., Extension] | None] = {slot: given[slot] for slot in SLOTS}
+    sizes = {"depth": depth, "aspect": aspect, "width": width, "ffn_dim": ffn_dim, "head_dim": head_dim}
+    sizes |= {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "vocab_size": vocab_size, "max_length": max_length}
+    _check_sizes(sizes)
+    _check_numbers(dropout=dropout, rope_theta=rope_theta, norm_eps=norm_eps, init_std=init_std)
+    width = depth * aspect if width is None else width
+    _check_positions(positions, aspect, head_dim)
+    _check_heads(width, aspect, head_dim, num_heads, num_kv_heads)
+    head_dim = aspect if head_dim is None else head_dim
+    num_heads = max(1, width // head_dim) if num_heads is None else num_heads
+    num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+    ffn_dim = max(16, round(width * 8 / 3 / 16) * 16) if ffn_dim is None else ffn_dim
+    in_a_layer = width * (2 * (num_heads + num_kv_heads) * head_dim + 3 * ffn_dim)
+    _check_room(depth * in_a_layer + vocab_size * width * (1 if tied else 2))
+    layers = [
+        Layer(
+            index=index,
+            num_layers=depth,
+            width=width,
+            ffn_dim=ffn_dim,
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+            head_dim=head_dim,
+            max_length=max_length,
+            parallel=parallel,
+            norm_eps=norm_eps,
+        )
+        for index in range(depth)
+    ]
+    notes: list[str] = []
+    extensions = {slot: _build_all(slot, factory, layers, seed, notes) for slot, factory in methods.items()}
+    turns: Positions = Rotary(head_dim, rope_theta) if positions == "rotary" else NoPositions()
+    blocks = [
+        Block(
+            layer,
+            {slot: extensions[slot][layer.index] for slot in SLOTS},
+            positions=turns,
+            qk_norm=qk_norm,
+            dropout=dropout,
+        )
+        for layer in layers
+    ]
+    check_composition(blocks[-1], score_mixing is not None)
+    built = LanguageModel(vocab_size, max_length, blocks, tied=tied, dropout=dropout, norm_eps=norm_eps)
+    built.notes = tuple(notes)
+    initialise(built, 0.02 * math.sqrt(768 / width) if init_std is None else init_std, seed)
+    return built
+
+
+def _check_sizes(sizes: Mapping[str, int | None]) -> None:
+    for name, size in sizes.items():
+        most = DEEPEST if name == "depth" else WIDEST
+        check_setting(f"model.{name}", size, size is None or 1 <= size <= most, f"from 1 to {most:,}")
+
+
+def _check_numbers(dropout: float, rope_theta: float, norm_eps: float, init_std: float | None) -> None:
+    check_setting("model.dropout", dropout, 0 <= dropout < 1, "at least 0 and below 1")
+    check_setting("model.rope_theta", rope_theta, 0 < rope_theta < math.inf, "a number above 0")
+    check_setting("model.norm_eps", norm_eps, 0 <= norm_eps < math.inf, "a number that is not negative")
+    fits = init_std is None or 0 <= init_std < math.inf
+    check_setting("model.init_std", init_std, fits, "a number that is not negative")
+
+
+def _check_heads(width: int, aspect: int, head_dim: int | None, heads: int | None, kv_heads: int | None) -> None:
+    if head_dim is None and width % aspect:
+        raise SettingError(
+            "model.width",
+            f" = {width} is not a multiple of model.aspect = {aspect}, the width of a head: set model.head_dim",
+        )
+    if head_dim is None and heads is not None and heads * aspect != width:
+        raise SettingError(
+            "model.num_heads",
+            f" = {heads}: heads of width {aspect} (model.aspect) are then {heads * aspect} wide in all, and the model is"
+            f" {width}: set model.head_dim as well, or model.num_heads = {width // aspect}",
+        )
+    heads = max(1, width // (head_dim or aspect)) if heads is None else heads
+    if kv_heads is not None and heads % kv_heads:
+        raise SettingError("model.num_kv_heads", f" = {kv_heads} does not divide num_heads = {heads}")
+
+
+def _check_positions(positions: str, aspect: int, head_dim: int | None) -> None:
+    check_setting("model.positions", positions, positions in get_args(Encoding), "'rotary' or 'none'")
+    name, size = ("model.aspect", aspect) if head_dim is None else ("model.head_dim", head_dim)
+    if positions == "rotary" and size % 2:
+        raise SettingError(name, f" = {size}: rotary positions turn pairs, so the width of a head must be even")
+
+
+def _check_room(parameters: int) -> None:
+    """Refuse weights that do not fit into memory; on the meta device they need none."""
+    if parameters > 1 << 50 or not room.meta():
+        room.check_parameters(parameters, room.WEIGHT)
+
+
+def _build_all(
+    slot: str, factory: Callable[..., Extension] | None, layers: list[Layer], seed: int, notes: list[str]
+) -> list[Extension]:
+    """The extensions of a slot, one per layer. What their method changes outside of them is put back and noted."""
+    if factory is None:
+        return [SLOT_CLASSES[slot]() for _ in layers]
+    dtype = torch.get_default_dtype()
+    with contained(WHILE_BUILT) as changed:
+        built = [_build(slot, factory, layer, seed) for layer in layers]
+    changes = [f"{name_of(built[0])} changes {change} while it is built" for change in changed]
+    for extension, layer in zip(built, layers, strict=True):
+        _check_dtype(extension, layer, dtype, changes)
+    notes += [f"{each}; it is set back" for each in changes]
+    return built
+
+
+def _check_dtype(extension: Extension, layer: Layer, dtype: torch.dtype, changes: list[str]) -> None:
+    """Refuse a method in another type than the model's: it would be compared with a plain block of this one."""
+    for name, tensor in (*extension.named_parameters(), *extension.named_buffers()):
+        if tensor.is_floating_point() and tensor.dtype != dtype:
+            raise ConfigError(
+                f"{name_of(extension)}: {name} of layer {layer.number} is {str(tensor.dtype).removeprefix('torch.')},"
+                f" the model's dtype is {str(dtype).removeprefix('torch.')}: build it with torch's default dtype"
+                + "".join(f" ({each})" for each in changes)
+            )
+
+
+def _build(slot: str, factory: Callable[..., Extension], layer: Layer, seed: int) -> Extension:
+    """One extension, with a random state of its own so that no method shifts another's start."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed_of(seed, f"{slot}.{layer.index}"))  # torch.manual_seed is slow
+        built = factory(layer)
+    base = SLOT_CLASSES[slot]
+    if not isinstance(built, base):
+        raise ConfigError(f"model.{slot}: the method built a {type(built).__name__}, not a {base.__name__}")
+    attach_name(built, factory)
+    check_reads(built.reads, f"model.{slot}: {name_of(built)}")
+    return built
+
+
+def check_composition(block: Block, has_scores: bool) -> None:
+    """Refuse what makes no sense together, before anything is trained."""
+    residual, mixing = block.residual, block.temporal_mixing
+    if block.mixes("attention"):
+        if has_scores:
+            raise ConfigError(
+                f"{name_of(block.attention.score_mixing)} has no scores to mix: the temporal_mixing method"
+                f" {name_of(mixing)} stands in place of attention"
+            )
+        if residual.reads & {"scores", "blocks"}:
+            raise ConfigError(
+                f"the residual method {name_of(residual)} runs earlier layers again with their attention pattern,"
+                f" but the temporal_mixing method {name_of(mixing)} stands in place of attention, so there is none"
+            )
+    if residual.widens and "blocks" in block.attention.score_mixing.reads | residual.reads:
+        raise ConfigError(
+            f"{name_of(residual)} widens the stream, and a method that runs layers again needs the plain one"
+        )

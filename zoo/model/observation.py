@@ -1,0 +1,52 @@
+"""The answers of a block's parts in a forward pass, one by one, to find the first that is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from zoo.model.block import Block
+
+Answers = list[tuple[str, Tensor]]  # label, in which {residual} stands for the method in that slot → quantity
+
+READ = {"attention": "attention input {residual}", "ffn": "ffn input {residual}"}
+WRITTEN = {"attention": "stream after attention {residual}", "ffn": "output {residual}"}
+
+
+@contextlib.contextmanager
+def observed(block: Block) -> Iterator[Answers]:
+    """Note every answer while this is entered, in the order of computation. At other times a block pays nothing for it."""
+    answers: Answers = []
+    with contextlib.ExitStack() as stack:
+
+        def note(owner: nn.Module, name: str, label: Callable[[Any], str]) -> None:
+            stack.enter_context(_answering(owner, name, label, answers))
+
+        note(block.residual, "read", lambda site: READ[site])
+        note(block.temporal_mixing, "forward", lambda _: "temporal mixing {temporal_mixing}")
+        note(block, "attend", lambda _: "attention {score_mixing}")
+        note(block.residual, "write", lambda site: WRITTEN[site])
+        note(block, "feed_forward", lambda _: "ffn")
+        yield answers
+
+
+@contextlib.contextmanager
+def _answering(owner: nn.Module, name: str, label: Callable[[Any], str], answers: Answers) -> Iterator[None]:
+    """Note what a method of `owner` answers, under the label of its first argument."""
+    original = getattr(owner, name)
+
+    def noted(first: Any, *others: Any) -> Any:
+        answer = original(first, *others)
+        tensors = answer if isinstance(answer, tuple) else (answer,)
+        answers.extend((label(first), each) for each in tensors if isinstance(each, Tensor))
+        return answer
+
+    owner.__dict__[name] = noted  # hides the method of the class
+    try:
+        yield
+    finally:
+        del owner.__dict__[name]

@@ -1,0 +1,1 @@
+"""Find, load and classify the methods that distributions offer; imports no torch."""

@@ -1,0 +1,1 @@
+"""From a store to evidence: verdicts, tables, figures, claims, pages."""

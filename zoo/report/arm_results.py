@@ -1,0 +1,161 @@
+"""Results by arm: the runs that count, and how two arms are compared fairly."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from zoo.bench.stats import Paired, Spread, paired, spread
+from zoo.bench.step_costs import StepCost
+from zoo.bench.store import NO_NOTES, OWN, Result, SuiteNotes, best_factor, newest
+from zoo.config.values import changed
+from zoo.counting.matching import Spent
+
+Split = Literal["test", "validation"]
+
+
+class ArmResults(NamedTuple):
+    """The runs of one arm that count: one per seed, at the arm's learning rate."""
+
+    id: str
+    runs: tuple[Result, ...]  # by seed
+    tried: tuple[Result, ...]  # at every learning rate
+    baselines: Mapping[str, str]  # of a method: how matched → the arm
+    cost: StepCost | None = None  # compared with the plain model's, where that was measured
+    plain_speed: float = math.nan  # of the plain model, where the cost was measured
+
+    @property
+    def first(self) -> Result:
+        """The run of the first seed, for what all runs of an arm have in common."""
+        return self.runs[0]
+
+    @property
+    def plain_arm(self) -> str:
+        """The id of the plain model that it changes; arms with the same one can be compared."""
+        return self.baselines.get("none", "")
+
+    @property
+    def spent(self) -> Spent:
+        """What it costs, unless it diverges."""
+        return Spent(self.first.parameters, self.first.flops, max(run.budget for run in self.runs))
+
+    @property
+    def factors(self) -> set[float]:
+        """The learning rates that it was given the choice of."""
+        return {run.lr_factor for run in self.tried if run.seed == self.tried[0].seed}
+
+    def at(self, factors: set[float]) -> ArmResults:
+        """The arm, had it been given the choice of these learning rates alone."""
+        factor = best_factor([run for run in self.tried if run.lr_factor in factors])
+        return self._replace(runs=tuple(run for run in self.tried if run.lr_factor == factor))
+
+    @property
+    def speed(self) -> float:
+        """Tokens per second, undisturbed: the plain model's by the ratio that was measured, else this arm's own."""
+        return self.plain_speed / self.cost.time_ratio.value if self.cost else self.own_speed
+
+    @property
+    def own_speed(self) -> float:
+        """Tokens per second in the fastest tenth of the logged intervals, over all learning rates; other load only slows it."""
+        speeds = [
+            (b[1] - a[1]) / (b[2] - a[2])
+            for run in self.tried
+            for a, b in itertools.pairwise(run.training)
+            if b[2] > a[2]
+        ]
+        if len(speeds) < 10:
+            return max(run.tokens_per_second for run in self.tried)
+        return statistics.quantiles(speeds, n=10)[-1]
+
+    @property
+    def diverged(self) -> int:
+        """The number of runs that diverged."""
+        return sum(run.status == "diverged" for run in self.runs)
+
+    @property
+    def split(self) -> Split:
+        """The test split, once all runs have been measured on it."""
+        return "test" if all(run.test_loss is not None for run in self.finished) else "validation"
+
+    def losses(self, split: Split) -> dict[int, float]:
+        """The loss of every finished run, by seed."""
+        losses = {run.seed: run.test_loss if split == "test" else run.valid_loss for run in self.finished}
+        return {seed: loss for seed, loss in losses.items() if loss is not None and math.isfinite(loss)}
+
+    @property
+    def finished(self) -> list[Result]:
+        """The runs that did not diverge."""
+        return [run for run in self.runs if run.status != "diverged"]
+
+    def spread(self, split: Split | None = None) -> Spread:
+        """Mean and deviation of the losses over the seeds."""
+        return spread(list(self.losses(split or self.split).values()))
+
+
+def arms(results: Sequence[Result], notes: SuiteNotes = NO_NOTES) -> dict[str, ArmResults]:
+    """Results by arm."""
+    by_arm: dict[str, list[Result]] = {}
+    for result in results:
+        by_arm.setdefault(result.arm, []).append(result)
+    chosen = {}
+    for id, runs in by_arm.items():
+        by_seed_and_factor = {(run.seed, run.lr_factor): run for run in current(runs)}
+        tried = tuple(by_seed_and_factor[key] for key in sorted(by_seed_and_factor))
+        baselines = {kind: arm for run in tried for kind, arm in run.baselines.items()}
+        arm = ArmResults(id=id, runs=tried, tried=tried, baselines=baselines | dict(notes.baselines.get(id, {})))
+        chosen[id] = arm.at(arm.factors)
+    measured = {id: cost for id, cost in notes.costs.items() if id in chosen and cost.plain in chosen}
+    speeds = {plain: chosen[plain].own_speed for plain in {cost.plain for cost in measured.values()}}
+    for id, cost in measured.items():
+        chosen[id] = chosen[id]._replace(cost=cost, plain_speed=speeds[cost.plain])
+    return chosen
+
+
+def current(runs: Sequence[Result]) -> list[Result]:
+    """The runs that are like the newest: defaults or a corpus may have changed since the others."""
+    last = newest(runs)
+    now = _shared_settings(last)
+    alike: dict[int, bool] = {}  # by the part of the settings that runs of a store share, one object for all of them
+
+    def is_like_last(run: Result) -> bool:
+        if run.corpus != last.corpus:
+            return False
+        which = id(run.settings.maps[-1]) if isinstance(run.settings, ChainMap) else id(run.settings)
+        if which not in alike:
+            alike[which] = not changed(_shared_settings(run), now)
+        return alike[which]
+
+    return [run for run in runs if is_like_last(run)]
+
+
+def _shared_settings(run: Result) -> dict[str, str]:
+    """The settings that all runs of an arm have in common."""
+    return {key: value for key, value in run.settings.items() if key not in OWN}
+
+
+def fair(one: ArmResults, other: ArmResults) -> tuple[ArmResults, ArmResults] | None:
+    """Both at the best of the learning rates that both were given, if there is any and they read the same text."""
+    common = one.factors & other.factors
+    return (one.at(common), other.at(common)) if common and one.first.corpus == other.first.corpus else None
+
+
+def difference(method: ArmResults, baseline: ArmResults) -> Paired:
+    """The difference of the losses on one split, over the seeds that both have."""
+    split = common_split(method, baseline)
+    ours, theirs = method.losses(split), baseline.losses(split)
+    seeds = sorted(ours.keys() & theirs.keys())
+    return paired([ours[seed] for seed in seeds], [theirs[seed] for seed in seeds])
+
+
+def common_split(*arms: ArmResults) -> Split:
+    """The split to compare arms on: an interrupted bench leaves arms that were not measured on the test split yet."""
+    return "test" if all(arm.split == "test" for arm in arms) else "validation"
+
+
+def leaks(arm: ArmResults) -> bool:
+    """Whether a run saw later tokens, by declaration or by what the trainer noticed."""
+    return any(not run.causal or run.alarm for run in arm.runs)

@@ -1,0 +1,124 @@
+"""Whether results bear out what the cards claim."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from zoo.bench.stats import Paired, paired
+from zoo.report.arm_results import ArmResults, difference, fair, leaks
+from zoo.report.claims import ProbeClaim, claims
+from zoo.report.findings import Findings
+from zoo.report.margin import LEAST, within
+
+
+class Outcome(NamedTuple):
+    """What results say of one claim."""
+
+    relation: str
+    what: str  # it is a relation to; may be empty
+    status: str  # holds, contradicted, open, …
+
+
+class ClaimChecker:
+    """Checks claims against the arms of one report, which it looks up by name."""
+
+    def __init__(self, report: Findings) -> None:
+        self._arms: dict[tuple[str, str], ArmResults] = {}  # plain arm and name → arm
+        for arm in report.arms:
+            if arm.first.match == "method":
+                self._arms[arm.plain_arm, arm.first.name] = arm
+        for arm in report.arms:
+            if arm.first.match != "method":
+                self._arms[arm.id, arm.first.name] = arm  # "baseline", of itself
+        self._margins = {c.method.id: c.margin for c in report.comparisons}
+
+    def outcomes(self, method: ArmResults) -> list[Outcome]:
+        """What the results say of everything that is claimed of a method."""
+        outcomes = []
+        margin = self._margins.get(method.id, LEAST)
+        for claim in claims(method.first.name):
+            if isinstance(claim, ProbeClaim):
+                outcomes += probe_outcomes(method, claim)
+            elif claim.relation == "diverges":
+                outcomes.append(Outcome("diverges", "", divergence_status(method)))
+            else:
+                for name in claim.others:
+                    other = self._arms.get((method.plain_arm, name))
+                    outcomes.append(Outcome(claim.relation, name, loss_status(claim.relation, method, other, margin)))
+        return outcomes
+
+
+def outcome_text(outcomes: Sequence[Outcome]) -> str:
+    """Outcomes in words; those of one relation and status are named together."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for relation, what, status in outcomes:
+        names.setdefault((relation, status), []).append(what)
+    return "; ".join(
+        f"{relation} {', '.join(of)}".rstrip() + f": **{status}**" for (relation, status), of in names.items()
+    )
+
+
+def relation_status(relation: str, difference: Paired, margin: float = 0.0) -> str:
+    """Whether a paired difference bears a claim out; one that is smaller than the margin makes nothing better or worse."""
+    if difference.n < 2 or math.isnan(difference.low):
+        return "open"
+    side = -1 if difference.high < 0 else 1 if difference.low > 0 else 0  # below zero: better
+    equal, matters = within(difference, margin), side != 0 and abs(difference.mean) >= margin
+    if relation == "about":
+        return "holds" if equal else "contradicted" if matters else "not contradicted"
+    claimed_side = -1 if relation in ("better than", "no worse than", "below") else 1
+    if relation.startswith("no "):
+        if side == claimed_side or equal:
+            return "holds"
+        return "contradicted" if matters else "not contradicted"
+    if equal or side == -claimed_side:
+        return "contradicted"
+    return "holds" if matters else "open"
+
+
+def divergence_status(method: ArmResults) -> str:
+    """Whether a claim to diverge holds. That a method does not within some steps does not contradict it."""
+    if not method.diverged:
+        return f"not seen in {max(run.steps for run in method.runs):,} steps"
+    return "holds" if method.diverged == len(method.runs) else f"in {method.diverged} of {len(method.runs)} seeds"
+
+
+def loss_status(relation: str, method: ArmResults, other: ArmResults | None, margin: float) -> str:
+    """Whether a claim on two arms holds. What diverges is worse than what does not, whatever its other seeds say."""
+    pair = fair(method, other) if other else None
+    if pair is None:
+        return "not measured"
+    if any(leaks(arm) for arm in pair):
+        return "void, as it leaks"
+    ours, theirs = pair
+    if theirs.diverged:
+        return "void, as that diverges"
+    if ours.diverged:
+        return "holds" if relation in ("worse than", "no better than") else "contradicted"
+    return relation_status(relation, difference(ours, theirs), margin)
+
+
+def probe_outcomes(method: ArmResults, claim: ProbeClaim) -> list[Outcome]:
+    """What the results say of a claim on a probe, layer by layer, with the mean of each over the seeds."""
+    runs = [run.probes.get(claim.probe, {}) for run in method.finished]
+    layers = sorted({int(layer) for run in runs for layer in run})
+    outcomes = []
+    for layer in layers[: (len(layers) + 1) // 2] if claim.early else layers:
+        values = [mean for run in runs if (mean := _mean(run.get(str(layer)))) is not None]
+        if not values:
+            outcomes.append(Outcome(f"{claim} in layer", f"{layer} (not finite)", "not measured"))
+            continue
+        bound = paired(values, [claim.bound] * len(values))
+        mean = statistics.fmean(values)
+        outcomes.append(Outcome(f"{claim} in layer", f"{layer} ({mean:.2f})", relation_status(claim.side, bound)))
+    return outcomes or [Outcome(str(claim), "", "not measured")]
+
+
+def _mean(value: float | Sequence[float | None] | None) -> float | None:
+    """The mean of a probe of one layer; None where it is not finite, or not known."""
+    elements = [value] if value is None or isinstance(value, float | int) else value
+    known = [each for each in elements if each is not None]
+    return statistics.fmean(known) if known and len(known) == len(elements) else None

@@ -1,0 +1,49 @@
+"""What the results of a store say, as data: comparisons, arms and twins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from zoo.bench.store import NO_NOTES, Result, SuiteNotes
+from zoo.report.arm_results import ArmResults, arms
+from zoo.report.twins import Twins, twins_among
+from zoo.report.verdicts import Comparison, compare_arms
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What the results of a store say."""
+
+    comparisons: list[Comparison]
+    arms: list[ArmResults]
+    twins: list[Twins]
+    earlier: Findings | None = None  # what an earlier store said, to compare with
+
+    @classmethod
+    def of(cls, results: Sequence[Result], notes: SuiteNotes = NO_NOTES) -> Findings:
+        """What these results say."""
+        by_id = arms(results, notes)
+        return cls(compare_arms(by_id, notes), list(by_id.values()), twins_among(by_id.values(), notes))
+
+    @property
+    def margins(self) -> dict[str, dict[str, float]]:
+        """What the verdicts were judged by: suite → the plain model's arm → the smallest difference that matters."""
+        margins: dict[str, dict[str, float]] = {}
+        for c in self.comparisons:
+            margins.setdefault(c.suite, {})[c.method.plain_arm] = c.margin
+        return margins
+
+    def only(self, ids: set[str]) -> Findings:
+        """What the results say of these arms."""
+        names = {arm.first.name for arm in self.arms if arm.id in ids}
+        return replace(
+            self,
+            comparisons=[c for c in self.comparisons if c.method.id in ids],
+            arms=[arm for arm in self.arms if arm.id in ids],
+            twins=[pair for pair in self.twins if {pair.first, pair.second} <= names],
+        )
+
+    def against(self, earlier: Findings) -> Findings:
+        """These findings beside those of an earlier store."""
+        return replace(self, earlier=earlier)

@@ -1,0 +1,60 @@
+"""The report in a folder: its pages, figures and TensorBoard events."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+from pathlib import Path
+
+from zoo.report.figure_list import report_figures
+from zoo.report.figures import svg
+from zoo.report.findings import Findings
+from zoo.report.pages import FIGURES, figure_file, html_page, markdown
+from zoo.report.selection import left_out
+from zoo.report.tensorboard import IN_TENSORBOARD, REPORT, RUN, SHOWN, SOME, TENSORBOARD, to_tensorboard
+from zoo.system.files import write_atomically
+
+
+def write_report(report: Findings, folder: Path) -> None:
+    """Write report.md with its figures, report.html, and the same for TensorBoard."""
+    drawn, note = report_figures(report), left_out(report)
+    images = {name: svg(figure) for name, figure in drawn}
+    _clear(folder)
+    (folder / FIGURES).mkdir(parents=True, exist_ok=True)
+    for name, image in images.items():
+        write_atomically(folder / FIGURES / figure_file(name), image)
+    write_atomically(folder / "report.md", markdown(report, images, note))
+    write_atomically(folder / "report.html", html_page(report, images.values(), note))
+    to_tensorboard(report, drawn, folder / TENSORBOARD)
+
+
+def _clear(folder: Path) -> None:
+    """Remove what an earlier report wrote here, and nothing else."""
+    earlier = folder / "report.md"
+    if earlier.is_file():
+        for name in re.findall(
+            rf"\]\(({FIGURES}/[^)/]+\.svg)\)", earlier.read_text(encoding="utf-8", errors="replace")
+        ):
+            (folder / name).unlink(missing_ok=True)
+    events = folder / TENSORBOARD
+    for file in events.glob("*/events.out.tfevents.*"):
+        if file.parent.name != REPORT and not RUN.fullmatch(file.parent.name):
+            continue
+        file.unlink()
+        with contextlib.suppress(OSError):  # something else is in it
+            file.parent.rmdir()
+
+
+def print_report(report: Findings, folder: Path) -> None:
+    """Print where the report is, and what its figures leave out."""
+    events = folder / TENSORBOARD
+    print(f"report   {folder / 'report.html'}\nview     tensorboard --logdir {shlex.quote(str(events))}")
+    runs = sum(len(arm.runs) for arm in report.arms)
+    if runs >= SHOWN:
+        figures = shlex.quote(str(events / REPORT))
+        print(f"         (starts with no run ticked; figures and tables alone: tensorboard --logdir {figures})")
+    if runs > IN_TENSORBOARD:
+        print(f"         TensorBoard has {SOME} of {runs:,} runs: those of the methods that differ most")
+    if note := left_out(report):
+        print(f"         {note}")

@@ -1,0 +1,150 @@
+"""The tables of a report."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from zoo.report import learned_values
+from zoo.report.arm_results import ArmResults
+from zoo.report.cell_texts import against, caveats, interval_text, number_text, p_value_text, size, where
+from zoo.report.cost_table import cost_table
+from zoo.report.findings import Findings
+from zoo.report.grouping import by_family, methods_of
+from zoo.report.selection import curves_drawn
+from zoo.report.twins import Twins
+from zoo.report.verdicts import Comparison
+from zoo.system.table import Table
+
+
+def tables(report: Findings, learned: bool = False) -> list[Table]:
+    """Every table of a report; `learned` adds what the methods have learned."""
+    return [*_verdict_tables(report), *(_learned_tables(report) if learned else ()), *_other_tables(report)]
+
+
+# A command writes the tables of one report several times, and those of a large store take a while to make.
+@functools.lru_cache(maxsize=1)
+def _verdict_tables(report: Findings) -> list[Table]:
+    return titled_tables(by_family(report.comparisons))
+
+
+@functools.lru_cache(maxsize=1)
+def _learned_tables(report: Findings) -> list[Table]:
+    return learned_tables(curves_drawn(report))
+
+
+@functools.lru_cache(maxsize=1)
+def _other_tables(report: Findings) -> list[Table]:
+    others = [cost_table(report.comparisons), arm_table(report.arms)]
+    if report.twins:
+        others.append(noise_table(report.twins))
+    if report.earlier:
+        others.append(change_table(report, report.earlier))
+    return others
+
+
+def verdict_table(comparisons: Sequence[Comparison]) -> Table:
+    """The comparisons of one family, the best first."""
+    rows = []
+    for c in sorted(comparisons, key=lambda c: (math.isnan(c.difference.mean), c.difference.mean)):
+        d, (ours, theirs) = c.difference, c.means()
+        rows.append(
+            {
+                "method": c.name,
+                "n": f"{d.n}{caveats(c)}",
+                "loss": number_text(ours, ".4f"),
+                "baseline": number_text(theirs, ".4f"),
+                "difference": number_text(d.mean, "+.4f"),
+                "95 % (t)": interval_text(d.low, d.high),
+                "95 % (bootstrap)": interval_text(d.boot_low, d.boot_high),
+                "p": p_value_text(d.p),
+                "p (Holm)": p_value_text(c.p_holm),
+                "detectable": number_text(c.detectable, ".4f"),
+                "learning rate": " / ".join(dict.fromkeys(f"{arm.first.lr:.2g}" for arm in (c.method, c.baseline))),
+                "match is off by": "–" if c.match == "none" else f"{c.off_by:+.3%}",
+                "verdict": c.verdict,
+            }
+        )
+    brief = ("method", "n", "difference", "95 % (t)", "p (Holm)", "verdict")
+    return Table.of(f"Verdicts {against(comparisons[0])}", rows, brief)
+
+
+def titled_tables(families: Sequence[Sequence[Comparison]]) -> list[Table]:
+    """A table for each family; those with the same title are distinguished by the plain model's arm."""
+    tables = [verdict_table(of) for of in families]
+    titles = Counter(table.title for table in tables)
+    return [
+        table._replace(title=f"{table.title}, arm {of[0].method.plain_arm}") if titles[table.title] > 1 else table
+        for table, of in zip(tables, families, strict=True)
+    ]
+
+
+def learned_tables(places: Sequence[Sequence[Comparison]]) -> list[Table]:
+    """What the methods of each suite, host and plain arm have learned, where there is anything."""
+    tables = [learned_values.table(methods_of(of), where(of[0])) for of in places]
+    return [table for table in tables if table]
+
+
+def arm_table(arms: Sequence[ArmResults]) -> Table:
+    """Every arm with its loss, its learning rate and its size."""
+    rows = []
+    for arm in sorted(arms, key=lambda a: (a.first.host, a.first.name, a.first.match)):
+        spread, first = arm.spread(), arm.first
+        rows.append(
+            {
+                "arm": first.name,
+                "match": first.match,
+                "host": first.host,
+                "n": str(spread.n),
+                "mean loss": number_text(spread.mean, ".4f"),
+                "deviation": number_text(spread.deviation, ".4f"),
+                "split": arm.split,
+                "learning rate": f"{first.lr:.2g}",
+                "rates tried": ", ".join(f"{factor:g}" for factor in sorted(arm.factors)),
+                "parameters": f"{first.parameters:,}",
+                "tokens": f"{arm.spent.trained:,}",
+                "diverged": str(arm.diverged),
+                "causal": "no" if not first.causal else "yes",
+            }
+        )
+    return Table.of("Every arm", rows, ("arm", "match", "n", "mean loss", "deviation", "learning rate", "diverged"))
+
+
+def noise_table(pairs: Sequence[Twins]) -> Table:
+    """The differences between twins."""
+    rows = [
+        {
+            "pair": f"{t.first} − {t.second}",
+            "host": t.host,
+            "n": str(t.difference.n),
+            "difference": number_text(t.difference.mean, "+.4f"),
+            "deviation": number_text(t.difference.deviation, ".4f"),
+            "95 % (t)": interval_text(t.difference.low, t.difference.high),
+        }
+        for t in pairs
+    ]
+    return Table.of("Noise: methods that are the same function", rows, ("pair", "n", "difference", "95 % (t)"))
+
+
+def change_table(now: Findings, before: Findings) -> Table:
+    """What is different from an earlier report, comparison by comparison."""
+    old, new = _by_arm_and_match(before.comparisons), _by_arm_and_match(now.comparisons)
+    rows = []
+    for key in dict.fromkeys([*new, *old]):
+        was, is_now = old.get(key), new.get(key)
+        c = is_now or was
+        assert c is not None
+        host = f"{c.method.first.host}{size(c.plain)}"
+        rows.append((c.name, host, c.match, _outcome(was), _outcome(is_now)))
+    return Table("Against the earlier results", ("method", "host", "match", "before", "now"), tuple(rows))
+
+
+def _by_arm_and_match(comparisons: Sequence[Comparison]) -> dict[tuple[str, str], Comparison]:
+    """Comparisons by what they are about: the same arms, whatever their results."""
+    return {(c.method.id, c.match): c for c in comparisons}
+
+
+def _outcome(c: Comparison | None) -> str:
+    return f"{number_text(c.difference.mean, '+.4f')} ({c.verdict}, n {c.difference.n})" if c else "–"

@@ -1,0 +1,164 @@
+"""Lines of JSON as records: a line that is no such record costs that line alone, with a warning that says where it is."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import math
+import sys
+import types
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, overload
+
+from zoo.system.foreign_text import one_line
+
+SHOWN = 5  # lines of a file that are reported one by one
+T = TypeVar("T")
+Warn = Callable[[str], None]
+Point = tuple[int, int, float, float]  # step, tokens, seconds of training, loss
+
+
+class Points(Sequence[Point]):
+    """A curve, packed: a store has more points than anything else, and most of them are never looked at."""
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self, points: Iterable[Sequence[float]]) -> None:
+        self._numbers = array("d", [number for point in points for number in point])
+
+    def __len__(self) -> int:
+        return len(self._numbers) // 4
+
+    def __iter__(self) -> Iterator[Point]:
+        steps, tokens, seconds, losses = (self._numbers[i::4] for i in range(4))
+        return zip(map(int, steps), map(int, tokens), seconds, losses, strict=True)
+
+    @overload
+    def __getitem__(self, index: int) -> Point: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Point]: ...
+    def __getitem__(self, index: int | slice) -> Point | list[Point]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        place = range(len(self))[index] * 4
+        step, tokens, seconds, loss = self._numbers[place : place + 4]
+        return int(step), int(tokens), seconds, loss
+
+
+@functools.cache
+def warn(text: str) -> None:
+    """Say it where errors go; once, however often a file is read."""
+    print(f"warning: {one_line(text)}", file=sys.stderr, flush=True)
+
+
+def parsed(text: str | bytes) -> Any:
+    """What a text of JSON says; ValueError for what is none, nests too deeply or holds an integer of absurd length."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it nests too deeply") from None
+
+
+def records(path: Path, noun: str, convert: Callable[[dict[str, Any]], T | None], warn: Warn) -> Iterator[T]:
+    """The records of a file, line by line; `noun` is what a warning calls one.
+
+    `convert` leaves out, silently, what is of an earlier format: None.
+    """
+    wrong = 0
+    for number, line in _lines(path):
+        try:
+            row = parsed(line)
+            if not isinstance(row, dict):
+                raise ValueError("it is no JSON object")
+            record = convert(row)
+        except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError) as error:
+            wrong += 1
+            if wrong <= SHOWN:
+                warn(f"{path}, line {number}: no {noun} and left out: {_reason(error)}")
+            continue
+        if record is not None:
+            yield record
+    if wrong > SHOWN:
+        warn(f"{path}: {wrong - SHOWN} more such lines are left out")
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    if path.exists():
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, line
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+        return "it is cut off or no JSON"
+    return one_line(str(error), 200)
+
+
+def check(row: dict[str, Any], kind: type[Any]) -> None:
+    """TypeError for a value that the dataclass does not have there."""
+    for name, fits, wanted in _checks(kind):  # type: ignore[arg-type]
+        if name in row and not fits(row[name]):
+            raise TypeError(f"{name} is not {wanted}")
+
+
+@functools.cache
+def _checks(kind: type[Any]) -> list[tuple[str, Callable[[Any], bool], str]]:
+    hints = get_type_hints(kind)
+    return [(each.name, _check(hints[each.name]), str(each.type)) for each in fields(kind)]
+
+
+def _check(wanted: Any) -> Callable[[Any], bool]:
+    """A test of values for an annotation made of plain types, lists, tuples and dictionaries."""
+    origin, args = get_origin(wanted) or wanted, get_args(wanted)
+    if wanted is Any:
+        return lambda value: True
+    if wanted is type(None):
+        return lambda value: value is None
+    if origin in (Union, types.UnionType):
+        some = [_check(each) for each in args]
+        return lambda value: any(fits(value) for fits in some)
+    if origin is Literal:
+        return lambda value: value in args
+    if wanted == Sequence[Point]:
+        return _points
+    if origin in (dict, Mapping):  # JSON has no keys but texts
+        if args[1] is str:
+            return lambda value: type(value) is dict and set(map(type, value.values())) <= {str}
+        of_values = _check(args[1])
+        return lambda value: type(value) is dict and all(map(of_values, value.values()))
+    if origin is list:
+        (each,) = map(_check, args)
+        return lambda value: isinstance(value, list) and all(map(each, value))
+    if origin is tuple:
+        parts = [_check(each) for each in args]
+        return lambda value: (
+            isinstance(value, list | tuple)
+            and len(value) == len(parts)
+            and all(fits(part) for fits, part in zip(parts, value, strict=True))
+        )
+    if wanted is float:
+        return lambda value: type(value) in (int, float) and _finite(value)
+    if wanted is int:
+        return lambda value: type(value) is int and abs(value) < 2**63
+    return lambda value: type(value) is wanted
+
+
+def _points(value: Any) -> bool:
+    """Whether these are the points of a curve; the quick way, as there are more of them than of all else."""
+    if isinstance(value, Points):
+        return True
+    if type(value) is not list or not set(map(type, value)) <= {list} or not set(map(len, value)) <= {4}:
+        return False
+    numbers = list(itertools.chain.from_iterable(value))
+    return set(map(type, numbers)) <= {int, float} and math.isfinite(math.fsum(numbers))
+
+
+def _finite(value: float) -> bool:
+    """Also not too large: an integer of 400 digits is no float."""
+    return -1e300 < value < 1e300 or (isinstance(value, float) and math.isnan(value))

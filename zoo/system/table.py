@@ -1,0 +1,81 @@
+"""A table of text: as Markdown, as HTML, and on a terminal."""
+
+from __future__ import annotations
+
+import html
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from zoo.system.foreign_text import markdown, one_line
+
+
+class Table(NamedTuple):
+    """Rows of text under a head; the first column names the row."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    brief: tuple[str, ...] = ()  # the columns to show where there is no room for all
+
+    @classmethod
+    def of(cls, title: str, rows: Sequence[Mapping[str, str]], brief: tuple[str, ...] = ()) -> Table:
+        """A table of rows that name their columns, all alike."""
+        head = tuple(rows[0]) if rows else brief
+        return cls(title, head, tuple(tuple(row[name] for name in head) for row in rows), brief)
+
+    @property
+    def width(self) -> int:
+        """The width of the table as it is drawn on a terminal."""
+        longest = [max(map(len, column)) for column in zip(self.head, *self.rows, strict=True)]
+        return sum(longest) + 3 * len(longest) + 1
+
+    def shortened(self) -> Table:
+        """The table with its brief columns alone."""
+        columns = [self.head.index(name) for name in self.brief]
+        rows = tuple(tuple(row[i] for i in columns) for row in self.rows)
+        return self._replace(head=self.brief, rows=rows, brief=())
+
+    def markdown(self) -> str:
+        """The table in Markdown. Names in it may be anyone's: they bring no HTML and no further columns."""
+        lines = [f"## {markdown(self.title)}", "", "| " + " | ".join(self.head) + " |", "|" + "---|" * len(self.head)]
+        return "\n".join([*lines, *("| " + " | ".join(map(markdown, row)) + " |" for row in self.rows)]) + "\n"
+
+    def html(self) -> str:
+        """The table in HTML."""
+
+        def cells(row: Sequence[str], tag: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
+
+        body = "".join(cells(row, "td") for row in self.rows)
+        return f"<h2>{html.escape(self.title)}</h2><table>{cells(self.head, 'th')}{body}</table>"
+
+
+def counted(number: int, thing: str) -> str:
+    """A number and its thing, in the plural where it takes one: 1 claim, 2 claims."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def show(tables: Sequence[Table]) -> None:
+    """Print tables: drawn on a terminal, plain Markdown elsewhere."""
+    if not sys.stdout.isatty():
+        print("\n".join(table.markdown() for table in tables))
+        return
+    from rich.console import Console
+    from rich.table import Table as Drawn
+    from rich.text import Text
+
+    console = Console()
+    for table in tables:
+        fits = table.width <= console.width or not table.brief
+        shown = table if fits else table.shortened()
+        drawn = Drawn(
+            title=Text(one_line(shown.title)),
+            title_justify="left",
+            caption=None if fits else "more columns where there is more room",
+        )
+        for name in shown.head:
+            drawn.add_column(name, overflow="fold", no_wrap=name == shown.head[0])
+        for row in shown.rows:
+            drawn.add_row(*(Text(one_line(cell)) for cell in row))
+        console.print(drawn)

@@ -1,0 +1,224 @@
+"""How a run starts, or goes on from where it was left."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zoo.errors import RunError
+from zoo.model import room
+from zoo.runs import checkpoint, run_folder
+from zoo.runs.lost_rows import mend
+from zoo.runs.metrics import Records
+from zoo.runs.provenance import device_name, provenance
+from zoo.system.clock import now
+from zoo.training import leak_alarm, memory_check, random_state
+from zoo.training.early_checks import Early
+from zoo.training.optimizer import make_optimizer, numbers_kept
+from zoo.training.progress import progress
+from zoo.training.session import Session, load_session
+
+if TYPE_CHECKING:
+    import torch
+
+    from zoo.config.configuration import Config
+    from zoo.data.batches import Data
+    from zoo.model.language_model import LanguageModel
+    from zoo.training.ranks import Ranks
+    from zoo.training.settings import Settings
+
+
+@contextlib.contextmanager
+def open_session(
+    config: Config, settings: Settings, ranks: Ranks, folder: Path, show: bool, allow_leak: bool = False
+) -> Iterator[Session]:
+    """Build everything, check the folder, and go back to its last checkpoint if there is one."""
+    began = time.perf_counter()
+    _deterministic(ranks.device)
+    data, model = _build(config, settings, ranks, folder)
+    warnings = _check_declared(config, model, allow_leak)
+    warnings += memory_check.check_step(model, data, settings, str(ranks.device))
+    saved, messages = _checkpoint(config, settings, model, ranks, folder / "checkpoints")
+    session = new_session(settings, ranks, folder, data, model)
+    session.began, session.config = began, config.text
+    session.methods = {plugin.slot: plugin.name for plugin in config.plugins}
+    if saved:
+        _load(config, session, saved)
+        messages.append(f"continuing after step {session.state.step:,} of {session.steps:,}")
+    warnings += _check_seen(config, session, allow_leak)
+    session.early = Early(model, session.state.step, session.steps)
+    session.bar = progress(session.state.step, session.steps, show)
+    messages += ranks.on_first(lambda: _describe(config, session))
+    for line in opening(config, session):
+        session.bar.say(line)
+    for message in dict.fromkeys((*config.warnings, *config.unused(), *data.notes, *model.notes, *warnings, *messages)):
+        session.bar.say(message)
+    ranks.on_first(lambda: _open_records(config, session, saved))
+    try:
+        yield session
+    finally:
+        if session.records:
+            with contextlib.suppress(OSError):
+                session.records.close()
+
+
+def opening(config: Config, session: Session) -> tuple[str, str]:
+    """What is about to be trained, on what, and where it goes."""
+    data, ranks = session.data, session.ranks
+    methods = " + ".join(method.name for method in config.plugins) or "baseline"
+    device = device_name(str(ranks.device)) + (f" × {ranks.size}" if ranks.size > 1 else "")
+    steps = f"{session.steps:,} steps of {session.tokens_per_step:,} tokens"
+    return (
+        f"{methods}: {session.model.num_parameters():,} parameters, {device}, {session.precision}; folder {session.folder}",
+        f"{data.name}: {data.tokens('train'):,} tokens to train on, {data.tokens('valid'):,} to validate on; {steps}",
+    )
+
+
+def _load(config: Config, session: Session, saved: dict[str, Any]) -> None:
+    try:
+        load_session(session, saved)
+    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
+        since = run_folder.differences(run_folder.known_versions(session.folder), provenance(config.plugins))
+        raise RunError(
+            f"the last checkpoint in {session.folder} does not fit what would go on from it: {error}"
+            + "".join(f"\n{each}" for each in since)
+            + "\nGo on with the versions that began it, or name another folder with --run"
+        ) from error
+
+
+def non_causal_methods(config: Config, model: LanguageModel) -> list[str]:
+    """The methods that are declared to let a token see later ones."""
+    return [method.name for method in config.plugins if not all(part.causal for part in model.parts(method.slot))]
+
+
+def _check_declared(config: Config, model: LanguageModel, allow_leak: bool) -> list[str]:
+    """Refuse a method that leaks by its own word, unless that is wanted; say what else is odd about the others."""
+    leaking = non_causal_methods(config, model)
+    if leaking and not allow_leak:
+        raise RunError(
+            f"{' and '.join(leaking)} lets a token see later ones, so its loss means nothing; with --allow-leak it is"
+            " trained all the same, and the run and every table it appears in say so"
+        )
+    messages = [f"{name} sees later tokens: the figures of this run mean nothing" for name in leaking]
+    drawing = [
+        method.name for method in config.plugins if not all(part.deterministic for part in model.parts(method.slot))
+    ]
+    return messages + [f"{name} draws new random numbers at every pass, also in validation" for name in drawing]
+
+
+def _check_seen(config: Config, session: Session, allow_leak: bool) -> list[str]:
+    """Refuse a model that is seen to leak, unless that is wanted: then the run is stamped."""
+    session.allow_leak = allow_leak
+    finding = session.ranks.on_first(lambda: leak_alarm.before_training(session))
+    if finding.leak and not allow_leak:
+        names = " and ".join(plugin.name for plugin in config.plugins) or "the model"
+        raise RunError(
+            f"{names} leaks, so its loss would mean nothing: {finding.leak}; zoo-plugins check METHOD --only causal rows looks"
+            " closer, and with --allow-leak it is trained all the same, and the run and every table it appears in say so"
+        )
+    session.state.alarm = finding.leak or session.state.alarm
+    return [f"ALARM: {finding.leak}"] if finding.leak else [finding.note] if finding.note else []
+
+
+def _checkpoint(
+    config: Config, settings: Settings, model: LanguageModel, ranks: Ranks, folder: Path
+) -> tuple[dict[str, Any] | None, list[str]]:
+    """What the newest sound checkpoint holds, and what there is to say about the others."""
+    ranks.on_first(lambda: checkpoint.probe(folder, checkpoint_size(model, settings), settings.keep_checkpoints))
+    newest, messages = ranks.on_first(lambda: checkpoint.newest(folder))
+    if newest is None:
+        return None, messages
+    saved = checkpoint.read(newest)
+    checkpoint.check_parts(newest, saved)
+    checkpoint.check_owner(newest, saved, config.text)
+    ranks.on_first(lambda: checkpoint.prune_older(folder, newest, settings.keep_checkpoints))
+    return saved, messages
+
+
+def new_session(settings: Settings, ranks: Ranks, folder: Path, data: Data, model: LanguageModel) -> Session:
+    """A run at its beginning."""
+    # Dropout: the same in every run of this seed, another one on each rank.
+    random_state.seed(settings.seed + 7919 * ranks.rank)
+    tokens_per_step = data.batch_size * data.length * settings.accumulate * ranks.size
+    return Session(
+        settings=settings,
+        ranks=ranks,
+        folder=folder,
+        data=data,
+        model=model,
+        replica=ranks.replica(model),
+        optimizer=make_optimizer(model, settings),
+        reader=data.train(settings.seed, ranks.rank, ranks.size),
+        steps=settings.num_steps(tokens_per_step),
+        tokens_per_step=tokens_per_step,
+    )
+
+
+def _describe(config: Config, session: Session) -> list[str]:
+    """Write down what is needed to run it again; what there is to say about it."""
+    data = session.data
+    made_with = {**run_folder.identity(data, session.ranks.size), **provenance(config.plugins), "started": now()}
+    with run_folder.writing(session.folder):
+        return run_folder.describe(session.folder, config, made_with, Path(data.tokenizer.path))
+
+
+def _open_records(config: Config, session: Session, saved: dict[str, Any] | None) -> None:
+    """Open the records, cut back to where the checkpoint was written."""
+    with run_folder.writing(session.folder):
+        if saved:
+            for message in mend(session.folder, saved["marks"], session.state.step, session.settings.log_every):
+                session.bar.say(message)
+        session.records = Records(session.folder, saved["marks"] if saved else None, session.state.step)
+        if not saved:
+            session.records.tensorboard.describe(config.text, session.model.num_parameters())
+            session.records.flush()
+
+
+def _build(config: Config, settings: Settings, ranks: Ranks, folder: Path) -> tuple[Data, LanguageModel]:
+    """The data, which must be what the run in the folder began with, and the model for it."""
+    random_state.seed(settings.seed)
+    data: Data = config.build("data")
+    data.tokens("valid")  # a corpus without a validation split says so now, not at the first validation
+    identity = run_folder.identity(data, ranks.size)
+    ranks.on_first(lambda: run_folder.check_identity(folder, identity))
+    return data, build_model(config, settings, ranks.device, data.tokenizer.vocab_size, data.length)
+
+
+def build_model(
+    config: Config, settings: Settings, device: torch.device, vocab_size: int, length: int
+) -> LanguageModel:
+    """The model, ready to be trained."""
+    seed = {} if "model.seed" in config.values else {"seed": settings.seed}
+    build = functools.partial(config.build, "model", vocab_size=vocab_size, max_length=length, **seed)
+    if config.plugins:  # the plain model counts its own
+        memory_check.check_skeleton(build, settings, str(device))
+    model: LanguageModel = build()
+    room.check_parameters(
+        sum(p.numel() for p in model.parameters()), memory_check.bytes_trained(settings) - room.WEIGHT, str(device)
+    )
+    model.to(device).train()
+    model.checkpoint_activations = settings.checkpoint_activations
+    if settings.compile:
+        model.compile_stack()
+    return model
+
+
+def _deterministic(device: torch.device) -> None:
+    """The same bits again on the same machine; on the CPU they are anyway."""
+    if device.type == "cuda":
+        import torch
+
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # it only costs time
+
+
+def checkpoint_size(model: torch.nn.Module, settings: Settings) -> int:
+    """About how many bytes a checkpoint takes: weights, what the optimiser keeps of each, and something for the rest."""
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    return (1 + numbers_kept(settings)) * weights + (1 << 20)

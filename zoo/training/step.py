@@ -1,0 +1,136 @@
+"""One training step."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from zoo.system.memory import peak_memory
+from zoo.training.nonfinite import first_nonfinite
+from zoo.training.signals import SIGNALS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from zoo.training.session import Session
+from zoo.training.optimizer import learning_rate
+
+
+def train_step(session: Session) -> None:
+    """Train on one batch, unless it gives a loss or gradient that is not finite: then the weights stay as they are."""
+    settings, state, began = session.settings, session.state, time.perf_counter()
+    batches = session.batches()
+    with session.ranks.exchange(computes=True):  # of gradients
+        random_states, loss = backward(session, batches)
+    gradients = [p.grad for p in session.model.parameters() if p.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients).item()
+    loss, finite = _exchange(session, loss, norm)
+    state.step += 1
+    state.tokens += session.tokens_per_step
+    lr = learning_rate(state.step, session.steps, settings)
+    if finite:
+        _update(session, gradients, norm, lr)
+        state.skipped_in_a_row = 0
+        state.window_loss += loss
+        state.window_steps += 1
+    else:
+        _skip(session, batches, random_states)
+    for message in session.early.after_backward(state.step) if session.early else ():
+        session.bar.say(message)
+    session.optimizer.zero_grad(set_to_none=True)
+    _count(session, time.perf_counter() - began)
+    session.bar.step(state.step, loss, session.window_tokens / session.window_seconds)
+    if state.step % settings.log_every == 0 or state.step == session.steps:
+        _log(session, lr, norm)
+
+
+def backward(session: Session, batches: list[tuple[Tensor, Tensor]]) -> tuple[list[Any], float]:
+    """Leave the mean gradient in the parameters; return the random state before each part, and the mean loss."""
+    random_states, total, count = [], torch.zeros((), device=session.ranks.device), len(batches)
+    for index, (tokens, targets) in enumerate(batches):
+        random_states.append(_random_states(session.ranks.device))
+        # Ranks exchange gradients once a step, with the last part.
+        waits = session.ranks.size > 1 and index + 1 < count
+        with session.replica.no_sync() if waits else contextlib.nullcontext():  # type: ignore[operator]
+            with session.autocast():
+                loss = session.replica(tokens, targets=targets, reduction="mean")
+            (loss / count if count > 1 else loss).backward()
+        total += loss.detach()
+    return random_states, total.item() / count
+
+
+def _random_states(device: torch.device) -> tuple[Tensor, Tensor | None]:
+    return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+
+def _exchange(session: Session, loss: float, norm: float) -> tuple[float, bool]:
+    """The mean loss over ranks and whether all is finite; on the way, whether anyone was asked to stop."""
+    ranks, finite = session.ranks, math.isfinite(loss) and math.isfinite(norm)
+    if ranks.size == 1:
+        return loss, finite
+    flags = [float(session.stop.signal == number) for number in SIGNALS]
+    total, bad, failures, *signals = ranks.sum([loss, not finite, session.failure is not None, *flags])
+    session.agreed = next((number for number, count in zip(SIGNALS, signals, strict=True) if count), 0)
+    if failures:
+        session.agreed_failure = session.failure or OSError(errno.EIO, "the first process could not write its records")
+    return total / ranks.size, not bad
+
+
+def _update(session: Session, gradients: list[Tensor], norm: float, lr: float) -> None:
+    clip = session.settings.clip
+    if clip and norm > clip:
+        torch._foreach_mul_(gradients, clip / norm)
+    for group in session.optimizer.param_groups:
+        group["lr"] = lr * group["lr_factor"]
+    session.optimizer.step()
+
+
+def _skip(session: Session, batches: list[tuple[Tensor, Tensor]], random_states: list[Any]) -> None:
+    """Count the step; of several in a row the first tells where it began."""
+    state = session.state
+    if state.skipped_in_a_row == 0:
+        state.blew_up = first_nonfinite(session, batches, random_states)
+        session.bar.say(f"step {state.step:,} skipped: {state.blew_up}")
+    state.skipped += 1
+    state.skipped_in_a_row += 1
+    with session.recording() as records:
+        if records:
+            records.row("skipped", state.step, {"in_a_row": state.skipped_in_a_row, "blew_up": state.blew_up})
+
+
+def _count(session: Session, seconds: float) -> None:
+    session.state.train_seconds += seconds
+    session.window_seconds += seconds
+    session.window_tokens += session.tokens_per_step
+
+
+def _log(session: Session, lr: float, norm: float) -> None:
+    state = session.state
+    if state.window_steps:
+        state.train_loss = state.window_loss / state.window_steps
+    with session.recording() as records:
+        if records and state.window_steps:
+            figures = {
+                "loss": state.train_loss,
+                "perplexity": perplexity(state.train_loss),
+                "learning_rate": lr,
+                "gradient_norm": norm,
+                "tokens_per_second": session.window_tokens / session.window_seconds,
+                "peak_memory": peak_memory(str(session.ranks.device)),
+                "tokens": state.tokens,
+            }
+            records.row("train", state.step, figures)
+            records.probes(state.step, session.model.probes())
+            records.flush()
+    state.window_loss, state.window_steps = 0.0, 0
+    session.window_seconds, session.window_tokens = 0.0, 0
+
+
+def perplexity(loss: float) -> float:
+    """exp, without overflow."""
+    return math.inf if loss >= 700 else math.exp(loss)

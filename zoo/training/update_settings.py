@@ -1,0 +1,26 @@
+"""What an optimiser and a schedule may read of a run's settings."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class UpdateSettings(Protocol):
+    """The part of `Settings` that decides how weights are updated; what each one means is said there."""
+
+    @property
+    def optimizer(self) -> str: ...
+    @property
+    def schedule(self) -> str: ...
+    @property
+    def lr(self) -> float: ...
+    @property
+    def warmup(self) -> float: ...
+    @property
+    def final_lr(self) -> float: ...
+    @property
+    def betas(self) -> tuple[float, float]: ...
+    @property
+    def eps(self) -> float: ...
+    @property
+    def weight_decay(self) -> float: ...
