@@ -5,7 +5,8 @@ import os
 os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests are tiny, and run side by side
 
-from benches import quick, settings
-from fake_project import project
+from helpers.fake_distributions import site
+from helpers.fake_project import project
+from helpers.pretend_bench import launcher, quick, settings
 
-__all__ = ["project", "quick", "settings"]
+__all__ = ["launcher", "project", "quick", "settings", "site"]

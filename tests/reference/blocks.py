@@ -31,7 +31,7 @@ class Weights(NamedTuple):
     num_heads: int
     num_kv_heads: int
     eps: float
-    rope_theta: float
+    rope_theta: float | None  # None: no positions
 
 
 class Method(NamedTuple):
@@ -59,8 +59,10 @@ def heads(x: Tensor, count: int) -> list[Tensor]:
     return [x[:, :, h * d : (h + 1) * d] for h in range(count)]
 
 
-def rope(x: Tensor, theta: float) -> Tensor:
-    """Rotate dims (2j, 2j+1) of x (B, T, d) by t * theta^(-2j/d), t from 0."""
+def rope(x: Tensor, theta: float | None) -> Tensor:
+    """Rotate dims (2j, 2j+1) of x (B, T, d) by t * theta^(-2j/d), t from 0; without theta, leave x as it is."""
+    if theta is None:
+        return x
     d = x.shape[-1]
     t = torch.arange(x.shape[1], dtype=x.dtype, device=x.device)
     columns = []

@@ -1,0 +1,52 @@
+"""Whether a run is still what would be run now."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from zoo.bench.arms import Arm
+from zoo.bench.freshness import corpus_fingerprint, rewritten
+from zoo.data import corpus
+
+
+def arm(**changed: object) -> Arm:
+    values = {"id": "1", "name": "m", "match": "method", "host": "sequential", "parameters": 1, "flops": 1.0}
+    return Arm(**({**values, "values": {}, "defaults": {}} | changed))  # type: ignore[arg-type]
+
+
+def test_a_corpus_is_identified_by_all_that_it_is_read_with(tmp_path: Path) -> None:
+    rows = [{"text": f"One {i}.", "other": f"Another {i}."} for i in range(60)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    defaults = {"data.format": "auto", "data.text_key": "text", "data.length": 16}
+    values = {"data.corpus": str(tmp_path / "rows.jsonl")}
+    one = corpus_fingerprint(arm(defaults=defaults, values=values))
+    assert one == corpus.read_corpus(**{"corpus": values["data.corpus"]}).fingerprint
+    assert corpus_fingerprint(arm(defaults=defaults, values=values | {"data.length": 32})) == one
+    assert corpus_fingerprint(arm(defaults=defaults, values=values | {"data.text_key": "other"})) != one
+
+
+def test_a_new_parameter_of_a_corpus_counts_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Read:
+        def __init__(self, fingerprint: str) -> None:
+            self.fingerprint = fingerprint
+
+    def read_corpus(corpus: str, language: str = "en") -> Read:
+        return Read(f"{corpus} {language}")
+
+    monkeypatch.setattr(corpus, "read_corpus", read_corpus)
+    corpus._fingerprint_of.cache_clear()
+    settings = {"data.corpus": "a", "data.language": "fr", "data.format": "auto"}
+    assert corpus.configured_fingerprint(settings) == "a fr"
+    corpus._fingerprint_of.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("hash", "names"), [("new", []), ("older form", []), ("", []), ("other", ["residual.m"]), (3, ["residual.m"])]
+)
+def test_a_method_is_rewritten_if_no_hash_recognises_it(hash: object, names: list[str]) -> None:
+    method = arm(code={"residual.m": ("new", "older form")})
+    assert rewritten({"plugins": [{"slot": "residual", "id": "m", "code": hash}]}, method) == names
+    assert rewritten({"plugins": "damaged"}, method) == rewritten({}, method) == []

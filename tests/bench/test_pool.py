@@ -1,0 +1,116 @@
+"""What a bench does with its runs, whatever launcher carries them out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers.pretend_bench import PretendLauncher
+
+from zoo.bench.arms import Arm, arms_of
+from zoo.bench.launch import TEST_SPLIT, TRAIN, Ending, Failure, Task
+from zoo.bench.runner import run_bench
+from zoo.bench.store import Store
+from zoo.bench.suite import Suite
+
+SUITE = Suite(seeds=2, costs=False)
+
+
+class LateLauncher(PretendLauncher):
+    """Ends one task per call, the one submitted last, so that others are always under way."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()
+        self.capacity, self.cores = capacity, 5
+        self.running: list[Task] = []
+        self.most = 0  # at a time
+        self.tasks: list[Task] = []
+
+    def submit(self, task: Task) -> None:
+        self.tasks.append(task)
+        self.running.append(task)
+        self.most = max(self.most, len(self.running))
+
+    def wait(self, seconds: float) -> list[Ending]:
+        task = self.running.pop()
+        return [Ending(task, self.perform(task))]
+
+
+@pytest.fixture
+def arms(settings: list[str], monkeypatch: pytest.MonkeyPatch) -> list[Arm]:
+    """The plain block and two methods."""
+    monkeypatch.setattr("zoo.bench.freshness.corpus_fingerprint", lambda arm: "x")
+    each = [arm for name in ("v1_m3", "v1_m4") for arm in arms_of([name], settings, SUITE, None)]
+    return list({arm.id: arm for arm in each}.values())
+
+
+def test_a_launcher_has_no_more_than_it_can_run(arms: list[Arm], tmp_path: Path) -> None:
+    launcher, lines = LateLauncher(2), list[str]()
+    assert run_bench(arms, SUITE, Store(tmp_path), launcher=launcher, say=lines.append) == []
+    assert launcher.most == 2 and launcher.stopped
+    assert {task.cores for task in launcher.tasks} == {5}
+    assert [task.module for task in launcher.tasks] == [TRAIN] * 6 + [TEST_SPLIT] * 2
+    assert lines[0] == "6 runs to train, 2 at a time; then the test split for 6 runs"
+    assert [run.tested for run in Store(tmp_path).read().values()] == [True] * 6
+
+
+def test_a_task_that_is_lost_ends_its_arm_alone_and_is_run_by_the_next_bench(arms: list[Arm], tmp_path: Path) -> None:
+    launcher = LateLauncher(3)
+
+    def perform(task: Task) -> Failure | None:
+        if task.title.startswith("v1_m3"):
+            return Failure("the node was lost", "")
+        launcher.pretend(task)
+        return None
+
+    launcher.perform = perform
+    failures = run_bench(arms, SUITE, Store(tmp_path), launcher=launcher, say=lambda text: None)
+    assert failures == ["v1_m3 (method, sequential, seed 1) failed (the node was lost):\n"]
+    assert sorted(run.name for run in Store(tmp_path).read().values()) == ["baseline"] * 2 + ["v1_m4"] * 2
+    whole = LateLauncher(3)
+    assert run_bench(arms, SUITE, Store(tmp_path), launcher=whole, say=lambda text: None) == []
+    assert sum(task.module == TRAIN for task in whole.tasks) == 2 and len(Store(tmp_path).read()) == 6
+
+
+def test_a_failure_ends_what_waits_of_its_arm(arms: list[Arm], tmp_path: Path) -> None:
+    """Also the other learning rates of its first seed, which were in the same batch."""
+    launcher = LateLauncher(1)
+    launcher.perform = lambda task: Failure("1", "no memory")
+    suite = Suite(seeds=1, lrs=(0.5, 1.0, 2.0), costs=False)
+    assert len(run_bench(arms, suite, Store(tmp_path), launcher=launcher, say=lambda text: None)) == 3
+    assert len(launcher.tasks) == 3 and Store(tmp_path).read() == {}
+
+
+def test_a_launcher_that_runs_nothing_yields_no_result(arms: list[Arm], tmp_path: Path) -> None:
+    launcher = LateLauncher(2)
+    launcher.perform = lambda task: None
+    failures = run_bench(arms, SUITE, Store(tmp_path), launcher=launcher, say=lambda text: None)
+    assert len(failures) == 3 and all("did not end: see " in failure for failure in failures)
+    assert Store(tmp_path).read() == {}
+
+
+def test_a_test_split_that_fails_is_reported_and_costs_no_result(arms: list[Arm], tmp_path: Path) -> None:
+    launcher = LateLauncher(1)
+
+    def perform(task: Task) -> Failure | None:
+        if task.module == TEST_SPLIT:
+            return Failure("2", "no checkpoint")
+        launcher.pretend(task)
+        return None
+
+    launcher.perform = perform
+    failures = run_bench(arms, SUITE, Store(tmp_path), launcher=launcher, say=lambda text: None)
+    assert failures == ["the test split failed (2):\nno checkpoint"]
+    assert [run.tested for run in Store(tmp_path).read().values()] == [False] * 6
+
+
+def test_everything_is_stopped_whatever_ends_a_bench(arms: list[Arm], tmp_path: Path) -> None:
+    launcher = LateLauncher(2)
+
+    def perform(task: Task) -> None:
+        raise KeyboardInterrupt
+
+    launcher.perform = perform
+    with pytest.raises(KeyboardInterrupt):
+        run_bench(arms, SUITE, Store(tmp_path), launcher=launcher, say=lambda text: None)
+    assert launcher.stopped

@@ -1,0 +1,378 @@
+from __future__ import annotations
+
+import collections
+import hashlib
+import io
+import itertools
+import math
+import random
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gin
+import numpy as np
+import pytest
+import torch
+
+from zoo.data.batches import IGNORE, Data, data
+from zoo.errors import DataError, ZooError
+
+SPLITS = ("train", "valid", "test")
+WORDS = [f"{a}{b}" for a in ("re", "un", "over", "dis", "mis") for b in ("do", "take", "cover", "place", "lay", "turn")]
+
+
+def _text(seed: int, num_words: int = 150) -> str:
+    pick = random.Random(seed)
+    return "".join(pick.choice(WORDS) + pick.choice((" ", " ", ", ", ".\n")) for _ in range(num_words))
+
+
+def _corpus(folder: Path, num_words: int = 150, num_documents: int = 40) -> str:
+    folder.mkdir(exist_ok=True)
+    for i in range(num_documents):
+        (folder / f"{i}.txt").write_text(_text(i, num_words))
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    _corpus(folder / "corpus")
+    return folder
+
+
+def _data(folder: Path, **settings) -> Data:
+    settings = {"vocab_size": 300, "length": 64, "batch_size": 7, "cache": str(folder / "cache")} | settings
+    return data(**{"corpus": str(folder / "corpus")} | settings)
+
+
+def _numbers(it: Data, batches) -> list[int]:
+    """Which block each row of the batches is."""
+    blocks = {tuple(it.blocks([i])[0].tolist()): i for i in range(it.num_blocks)}
+    assert len(blocks) == it.num_blocks
+    return [blocks[tuple(row)] for batch in batches for row in batch.tolist()]
+
+
+def _saved(reader) -> dict:
+    """A reader's state as it comes back from a checkpoint."""
+    file = io.BytesIO()
+    torch.save(reader.state_dict(), file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def _take(reader, count: int) -> list[torch.Tensor]:
+    return list(itertools.islice(reader, count))
+
+
+def test_blocks_are_the_documents(folder):
+    it = _data(folder)
+    rows = it.blocks(list(range(it.num_blocks)))
+    assert rows.dtype == torch.int64 and rows.shape == (it.num_blocks, 65)
+    assert torch.equal(rows[1:, 0], rows[:-1, -1])  # each goes on from the one before
+    stream = [it.tokenizer.eos, *rows[:, 1:].flatten().tolist()]
+    assert rows[0, 0] == it.tokenizer.eos
+    documents = [it.tokenizer.decode(part) for part in _parts(stream, it.tokenizer.eos)]
+    originals = {(Path(folder) / "corpus" / f"{i}.txt").read_text() for i in range(40)}
+    assert len(documents) == 36
+    assert set(documents[:-1]) < originals  # the last is cut where the last block ends
+    assert it.tokens("train") - it.num_blocks * 64 < 64
+
+
+def _parts(stream: list[int], eos: int) -> list[list[int]]:
+    return [list(part) for is_end, part in itertools.groupby(stream, lambda token: token == eos) if not is_end]
+
+
+def test_an_epoch_has_every_block_once_but_for_what_fills_no_batch(folder):
+    it = _data(folder)
+    per_epoch = it.num_blocks // 7
+    assert it.num_blocks % 7
+    reader = it.train(seed=1)
+    epochs = [_numbers(it, _take(reader, per_epoch)) for _ in range(3)]
+    assert reader.epoch == 2
+    for epoch in epochs:
+        assert len(set(epoch)) == per_epoch * 7
+    assert epochs[0] != epochs[1] != epochs[2]
+    assert epochs[0] != sorted(epochs[0])
+
+
+def test_the_seed_alone_decides_the_order(folder):
+    def take(seed: int) -> torch.Tensor:
+        return torch.stack(_take(_data(folder).train(seed), 40))
+
+    torch.manual_seed(1)
+    first = take(3)
+    torch.manual_seed(2)
+    before = torch.get_rng_state()
+    assert torch.equal(take(3), first)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not torch.equal(take(4), first)
+
+
+def test_a_reader_resumed_at_any_step_goes_on_exactly(folder):
+    it = _data(folder, batch_size=11)
+    num_steps = 3 * (it.num_blocks // 11) + 2
+    whole = _take(it.train(seed=5), num_steps)
+    saved_from = it.train(seed=5)
+    for step in range(num_steps):
+        state = _saved(saved_from)
+        resumed = it.train(seed=5)
+        resumed.load_state_dict(state)
+        assert all(map(torch.equal, _take(resumed, num_steps - step), whole[step:])), step
+        assert torch.equal(next(saved_from), whole[step])  # saving disturbs nothing
+
+
+def test_a_reader_can_go_back(folder):
+    it = _data(folder)
+    reader = it.train(seed=5)
+    _take(reader, 3)
+    state = _saved(reader)
+    expected = _take(reader, 80)
+    reader.load_state_dict(state)
+    assert all(map(torch.equal, _take(reader, 80), expected))
+
+
+def test_states_are_small(folder):
+    file = io.BytesIO()
+    torch.save(_data(folder).train(seed=5).state_dict(), file)
+    assert len(file.getvalue()) < 50_000
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_ranks_share_an_epoch(folder, world):
+    it = _data(folder)
+    steps = it.num_blocks // (7 * world)
+    readers = [it.train(1, rank, world) for rank in range(world)]
+    for epoch in range(2):
+        shares = [set(_numbers(it, _take(reader, steps))) for reader in readers]
+        assert [len(share) for share in shares] == [7 * steps] * world
+        assert len(set.union(*shares)) == 7 * steps * world
+        assert {reader.epoch for reader in readers} == {epoch}
+
+
+def test_a_state_of_other_data_is_refused(folder):
+    it = _data(folder)
+    state = _saved(it.train(1))
+    with pytest.raises(DataError, match=r"world size 1 \(now 2\)"):
+        it.train(1, 0, 2).load_state_dict(state)
+    with pytest.raises(DataError, match=r"seed 1 \(now 2\)"):
+        it.train(2).load_state_dict(state)
+    with pytest.raises(DataError, match=r"length 64 \(now 32\), batch_size 7 \(now 5\)"):
+        _data(folder, length=32, batch_size=5).train(1).load_state_dict(state)
+
+
+def test_a_corpus_smaller_than_a_batch_repeats_itself(folder):
+    it = _data(folder, length=3000, batch_size=50)
+    assert 1 < it.num_blocks < 50
+    assert "repeats some" in it.notes[-1]
+    reader = it.train(1)
+    for batch in _take(reader, 3):
+        assert batch.shape == (50, 3001)
+        assert set(_numbers(it, [batch])) == set(range(it.num_blocks))
+    state = _saved(reader)
+    expected = next(reader)
+    reader.load_state_dict(state)
+    assert torch.equal(next(reader), expected)
+
+
+def test_one_block_is_enough(folder):
+    it = _data(folder, length=_data(folder).tokens("train"), batch_size=2)
+    assert it.num_blocks == 1
+    assert [batch.shape for batch in _take(it.train(1, 1, 2), 3)] == [(2, it.length + 1)] * 3
+
+
+@pytest.mark.parametrize("split", ["valid", "test"])
+@pytest.mark.parametrize(("length", "batch_size"), [(64, 7), (1, 3), (50, 1), (4000, 2)])
+def test_every_token_is_a_target_once(folder, split, length, batch_size):
+    it = _data(folder, length=length, batch_size=batch_size)
+    pairs = list(it.evaluate(split))
+    assert all(tokens.shape == targets.shape for tokens, targets in pairs)
+    assert all(tokens.dtype == targets.dtype == torch.int64 for tokens, targets in pairs)
+    assert all(len(tokens) <= max(batch_size, 8192 // length) and tokens.shape[1] == length for tokens, _ in pairs)
+    inputs = torch.cat([tokens.flatten() for tokens, _ in pairs])
+    targets = torch.cat([targets.flatten() for _, targets in pairs])
+    predicted = targets[targets != IGNORE]
+    assert len(predicted) == it.tokens(split)
+    assert (targets[: len(predicted)] != IGNORE).all()  # what is over stands at the end
+    assert inputs[0] == it.tokenizer.eos
+    assert torch.equal(inputs[1 : len(predicted)], predicted[:-1])  # each is predicted from the one before
+    assert inputs.min() >= 0 and inputs.max() < it.tokenizer.vocab_size
+    texts = [it.tokenizer.decode(part) for part in _parts(predicted.tolist(), it.tokenizer.eos)]
+    assert len(texts) == 2 and set(texts) <= {_text(i) for i in range(40)}
+    assert it.bytes(split) == sum(len(text.encode()) for text in texts)
+
+
+def test_unigram_entropy(folder):
+    it = _data(folder)
+    train, valid = (
+        [t for _, targets in it.evaluate(split) for t in targets.flatten().tolist() if t != IGNORE]
+        for split in ("train", "valid")
+    )
+    counts = collections.Counter(train)
+    expected = -sum(math.log((counts[token] + 1) / (len(train) + 300)) for token in valid) / len(valid)
+    assert it.unigram_entropy("valid") == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_tokenizer_learns_from_the_training_split_alone(tmp_path):
+    (tmp_path / "train.txt").write_text(_text(1))
+    (tmp_path / "valid.txt").write_text("ЖЖЖЖ ЖЖЖЖ " * 50)
+    first = _data(tmp_path, corpus=str(tmp_path), length=8)
+    assert len(first.tokenizer.encode("Ж")) == 2  # bytes
+    (tmp_path / "valid.txt").write_text("something else")
+    second = _data(tmp_path, corpus=str(tmp_path), length=8)
+    assert first.tokenizer.path == second.tokenizer.path
+    assert first.fingerprint != second.fingerprint
+
+
+def test_what_was_made_is_taken_from_the_cache(folder, monkeypatch):
+    before = _data(folder)
+
+    def fail(*_: object) -> None:
+        raise AssertionError("made again")
+
+    monkeypatch.setattr("zoo.data.batches.train", fail)
+    monkeypatch.setattr("zoo.data.tokenizer.Tokenizer.encode_documents", fail)
+    after = _data(folder)
+    assert after.fingerprint == before.fingerprint
+    assert torch.equal(next(after.train(1)), next(before.train(1)))
+
+
+def test_damage_to_the_cache_is_repaired(tmp_path):
+    _corpus(tmp_path / "corpus")
+    expected = next(_data(tmp_path).train(1))
+    for path in (tmp_path / "cache").glob("*-*"):
+        if path.suffix in (".model", ".npy"):
+            path.write_bytes(path.read_bytes()[:100])
+    assert torch.equal(next(_data(tmp_path).train(1)), expected)
+
+
+def _npy(value: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, value, allow_pickle=True)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("suffix", "forged"),
+    [
+        (".model", b"not a model"),
+        (".npy", b"not an array"),
+        (".npy", _npy(np.array([{"an": "object"}]))),
+        (".npy", _npy(np.zeros((3, 3), np.uint16))),
+        (".npy", _npy(np.zeros(0, np.uint16))),
+        (".npy", _npy(np.ones(9, np.float64))),
+        (".npy", _npy(np.array([1, 60_000, 1], np.uint16))),
+        (".npy", _npy(np.array([1, -5, 1], np.int32))),
+    ],
+)
+def test_a_forged_cache_is_made_again(tmp_path, suffix, forged):
+    """A checksum that fits says that a file is whole, not that it is of this program."""
+    _corpus(tmp_path / "corpus", num_words=40)
+    expected = next(_data(tmp_path).train(1))
+    for path in (tmp_path / "cache").glob(f"*{suffix}"):
+        path.write_bytes(forged)
+        path.with_name(path.name + ".sha256").write_text(hashlib.sha256(forged).hexdigest())
+    assert torch.equal(next(_data(tmp_path).train(1)), expected)
+
+
+def test_two_processes_that_start_at_once_train_one_tokenizer(tmp_path):
+    _corpus(tmp_path / "corpus", num_words=3000)
+    code = """if True:
+        import logging, pathlib, sys, time
+        from zoo.data.batches import data
+        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        it = data(sys.argv[1], vocab_size=320, length=64, cache=sys.argv[2])
+        print(it.fingerprint, it.tokenizer.path.read_bytes().hex(), it.tokens("train"))
+    """
+    start = [sys.executable, "-c", code, str(tmp_path / "corpus"), str(tmp_path / "cache")]
+    processes = [subprocess.Popen(start, stdin=-1, stdout=-1, stderr=-1, text=True) for _ in range(2)]
+    for process in processes:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    outputs = [process.communicate(timeout=30) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    assert sum("training a tokenizer" in out for out, _ in outputs) == 1
+    assert len({out.splitlines()[-1] for out, _ in outputs}) == 1
+    assert [err for _, err in outputs] == ["", ""]
+
+
+def test_a_process_ends_while_its_reader_is_open(folder):
+    code = """if True:
+        import sys
+        from zoo.data.batches import data
+        reader = data(sys.argv[1], vocab_size=300, length=16, cache=sys.argv[2]).train(1)
+        next(reader)
+        print("end")
+    """
+    command = [sys.executable, "-c", code, str(folder / "corpus"), str(folder / "cache")]
+    began = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+    assert time.monotonic() - began < 30
+
+
+def test_too_little_text_names_a_length_that_would_do(folder):
+    with pytest.raises(DataError, match="fewer than data.length = 100000") as caught:
+        _data(folder, length=100_000)
+    most = int(re.findall(r"\d+", str(caught.value))[-1])
+    assert _data(folder, length=most).num_blocks == 1
+    with pytest.raises(DataError):
+        _data(folder, length=most + 1)
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ({"vocab_size": 4096}, "data.vocab_size = 4096 is more than the training text supports: set it to"),
+        ({"vocab_size": 0}, "data.vocab_size = 0 must be from 1 to 1,048,576"),
+        ({"length": 0}, "data.length = 0 must be from 1 to 1,048,576"),
+        ({"batch_size": -1}, "data.batch_size = -1 must be from 1 to 1,048,576"),
+        ({"corpus": "/nowhere"}, "There is no corpus at /nowhere"),
+        ({"cache": "/dev/null/x"}, "cannot be written"),
+    ],
+)
+def test_what_cannot_be_is_said(folder, setting, sentence):
+    with pytest.raises(ZooError, match=sentence):
+        _data(folder, **setting)
+
+
+def test_a_split_that_is_not_there(tmp_path):
+    (tmp_path / "train.txt").write_text(_text(1))
+    (tmp_path / "valid.txt").write_text(_text(2))
+    it = _data(tmp_path, corpus=str(tmp_path))
+    for use in (it.tokens, it.bytes, it.unigram_entropy, lambda split: list(it.evaluate(split))):
+        with pytest.raises(DataError, match="has no test split"):
+            use("test")
+        with pytest.raises(DataError, match="no split 'tests', only train, valid, test"):
+            use("tests")
+
+
+def test_the_default_corpus_can_be_trained_on(tmp_path):
+    began = time.monotonic()
+    it = data(cache=str(tmp_path))
+    assert time.monotonic() - began < 60
+    assert (it.name, it.notes, it.tokenizer.vocab_size) == ("sotu", (), 4096)
+    assert [it.bytes(split) // 100_000 for split in SPLITS] == [109, 5, 6]
+    assert 2_400_000 < it.tokens("train") < 2_800_000
+    assert 6 < it.unigram_entropy("valid") < 7 < math.log(4096)
+    assert next(it.train(1)).shape == (16, 257)
+
+
+def test_gin_knows_the_settings(folder):
+    gin.clear_config()
+    try:
+        for name in ("sotu", "files", "wikitext"):
+            gin.parse_config_file(str(Path(__file__).parents[2] / "gin" / "corpora" / f"{name}.gin"))
+        assert gin.query_parameter("data.corpus").endswith("wikitext-2-raw")
+        gin.parse_config([f"data.corpus = {str(folder / 'corpus')!r}", "data.vocab_size = 300", "data.length = 9"])
+        gin.bind_parameter("data.cache", str(folder / "cache"))
+        assert gin.get_configurable("data")().length == 9
+    finally:
+        gin.clear_config()

@@ -1,0 +1,32 @@
+"""Weighted sums and taps against their formulas, value and gradient."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from helpers.random_tensors import randn
+from torch.autograd import gradcheck
+
+from zoo.kernels.sums import taps, weighted_sum
+
+
+def test_weighted_sum() -> None:
+    tensors = [randn(2, 3, n) for n in (4,) * 3]
+    weights = randn(3)
+    torch.testing.assert_close(
+        weighted_sum(weights, tensors), sum(w * t for w, t in zip(weights, tensors, strict=True))
+    )
+    assert gradcheck(lambda w, *t: weighted_sum(w, t), (weights, *tensors))
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(3,), (3, 4)])
+def test_taps(first: int, shape: tuple[int, ...]) -> None:
+    u, weights, owner = randn(2, 6, 4), randn(*shape), torch.nn.Module()
+    naive = torch.zeros_like(u)
+    for t in range(6):
+        for k in range(3):
+            if t - first - k >= 0:
+                naive = naive.index_add(1, torch.tensor([t]), (weights[k] * u[:, t - first - k])[:, None])
+    torch.testing.assert_close(taps(owner, u, weights, None, first=first), naive)
+    assert gradcheck(lambda u, w: taps(owner, u, w, None, first=first), (u, weights))

@@ -1,0 +1,127 @@
+"""Residual × score × temporal methods work together, or are refused with a reason.
+
+Each combination is built tiny, trains three steps, and must be causal, decodable and finite. Every day a seeded sample
+is walked; all pairs are under the marker `slow`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import combinations
+
+import pytest
+import torch
+
+from zoo.errors import ConfigError
+from zoo.extension import called
+from zoo.slots import SLOTS
+from zoo.testing import causality
+from zoo.testing.cases import Broken, Case
+from zoo.testing.combination import examine
+from zoo.testing.compatibility import Cell, Method, cells, groups, methods, refusal
+from zoo.testing.method_under_test import Subject, assemble
+
+METHODS, BROKEN = methods()  # temporal ones at each of their sites
+USUAL = [method for method in METHODS if method.site is None]
+PAIRS = [pair for pair in combinations(USUAL, 2) if pair[0].slot != pair[1].slot]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def together(chosen: Sequence[Method]) -> Subject:
+    first, *rest = chosen
+    others = {method.slot: called(method.id, method.factory) for method in rest}
+    return Subject(first.id, first.slot, first.factory, others=others)
+
+
+def assert_works(chosen: Sequence[Method], parallel: bool) -> None:
+    subject, case = together(chosen), Case(2, 4, 2, parallel=parallel)
+    names = " with ".join(method.name for method in chosen)
+    assert not (problem := examine(subject, case)), f"{names}: {problem}"
+    if not all(extension.causal for extension in subject.build(case).extensions()):
+        assert isinstance(causality.causal(subject, case), Broken), f"{names}: the leak it declares is not found"
+
+
+def test_every_method_can_be_used() -> None:
+    assert not BROKEN
+    assert len(PAIRS) >= 26 * 14 + 26 * 30 + 14 * 30
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_a_sample_of_pairs_works(part: int) -> None:
+    for number, pair in enumerate(random.Random(part).sample(PAIRS, 30)):
+        assert_works(pair, parallel=number % 2 == 1)
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_a_sample_of_triples_works(part: int) -> None:
+    draw = random.Random(part)
+    by_slot = [[method for method in METHODS if method.slot == slot] for slot in SLOTS]
+    worked = refused = 0
+    while worked < 10:
+        triple = [draw.choice(among) for among in by_slot]
+        if reason := refusal(*triple):
+            refused += 1
+            with pytest.raises(ConfigError) as caught:
+                together(triple).build(Case())
+            assert str(caught.value) == reason
+        else:
+            assert_works(triple, parallel=worked % 2 == 1)
+            worked += 1
+    assert refused
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", [False, True], ids=["sequential", "parallel"])
+@pytest.mark.parametrize("first", [m for m in USUAL if m.slot != SLOTS[-1]], ids=lambda method: method.id)
+def test_all_pairs_work(first: Method, parallel: bool) -> None:
+    for pair in PAIRS:
+        if pair[0] == first:
+            assert_works(pair, parallel)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [m for m in USUAL if m.slot != SLOTS[-1]], ids=lambda method: method.id)
+def test_all_pairs_at_other_sites_work_or_are_refused(first: Method) -> None:
+    others = [method for method in METHODS if method.site]
+    for number, other in enumerate(others):
+        if refusal(first, other) is None:
+            assert_works([first, other], parallel=number % 2 == 1)
+
+
+# --- what is refused
+
+
+@pytest.fixture(scope="module")
+def table() -> list[Cell]:
+    return cells(METHODS)
+
+
+def test_the_matrix_says_what_building_says(table: list[Cell]) -> None:
+    for cell in random.Random(2).sample(table, 60):
+        slots = {method.slot: called(method.id, method.factory) for method in (cell.row, cell.column)}
+        try:
+            assemble(Case(), slots, fresh=True)
+            refused = None
+        except ConfigError as error:
+            refused = str(error)
+        assert refused == cell.refusal
+        if refused:  # by the names that users know
+            assert cell.row.id in refused and cell.column.id in refused
+
+
+def test_only_what_needs_attention_is_refused_where_there_is_none(table: list[Cell]) -> None:
+    reads = {row: together([row]).declared.reads for row in {cell.row for cell in table}}
+    for cell in table:
+        needs = cell.row.slot == "score_mixing" or bool(reads[cell.row] & {"scores", "blocks"})
+        assert bool(cell.refusal) == (needs and cell.column.site == "attention"), (cell.row.name, cell.column.name)
+
+
+def test_methods_with_the_same_answers_are_one_group(table: list[Cell]) -> None:
+    grouped = groups(table)
+    assert sorted(method.name for group in grouped for method in group.methods) == sorted(m.name for m in METHODS)
+    assert 3 < len(grouped) < 10

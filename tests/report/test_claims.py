@@ -1,0 +1,155 @@
+"""What the cards claim, and whether made-up results bear it out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers.made_up_results import result
+
+from zoo.bench.stats import paired
+from zoo.bench.store import Result
+from zoo.catalogue import scaffold
+from zoo.catalogue.cards import parse_card
+from zoo.catalogue.describe import declared
+from zoo.catalogue.sizes import size
+from zoo.counting.flops import skeleton
+from zoo.errors import ZooError
+from zoo.plugins.finder import find_methods
+from zoo.plugins.loader import load_method
+from zoo.report import claim_outcomes, claims
+from zoo.report.claim_outcomes import ClaimChecker, outcome_text
+from zoo.report.findings import Findings
+
+OURS = {found.id: found for found in find_methods() if found.distribution == "transformer-zoo"}
+IDS = set(OURS)
+
+
+def outcomes(id: str, runs: list[Result]) -> str:
+    report = Findings.of(runs)
+    return outcome_text(ClaimChecker(report).outcomes(next(arm for arm in report.arms if arm.id == id)))
+
+
+def claim_on_every_card(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(claims, "card_named", lambda id: parse_card(f"# {id} — a method\n\n## Claimed\n{text}\n"))
+
+
+@pytest.mark.parametrize("id", sorted(IDS))
+def test_a_card_can_be_checked_against_methods_that_exist(id: str) -> None:
+    for partners, claim in claims.clauses(id):
+        assert set(partners) <= IDS - {id}
+        if isinstance(claim, claims.ProbeClaim):
+            assert claim.probe in declared(skeleton(size("tiny").build(load_method(OURS[id])))).probes
+        else:
+            assert set(claim.others) <= IDS | {"baseline", ""}
+            assert partners or id not in claim.others
+    assert "Checked as" not in claims.claim_text(id)
+
+
+def test_most_claims_can_be_checked() -> None:
+    assert sum(bool(claims.claims(id)) for id in IDS) > 50
+    assert claims.claims("v1_m3")[0] == claims.Claim("worse than", ("baseline",))
+    assert claims.claims("wr_2") == [claims.Claim("diverges", ("",))]
+
+
+BETTER, WORSE, OPEN = [-0.30, -0.31, -0.29], [0.30, 0.31, 0.29], [0.3, -0.3, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("relation", "differences", "status"),
+    [
+        ("better than", BETTER, "holds"),
+        ("better than", WORSE, "contradicted"),
+        ("better than", OPEN, "open"),
+        ("worse than", WORSE, "holds"),
+        ("worse than", BETTER, "contradicted"),
+        ("about", OPEN, "not contradicted"),
+        ("about", BETTER, "contradicted"),
+        ("no better than", BETTER, "contradicted"),
+        ("no better than", OPEN, "not contradicted"),
+        ("no better than", WORSE, "holds"),
+        ("no worse than", WORSE, "contradicted"),
+        ("no worse than", BETTER, "holds"),
+        ("better than", BETTER[:1], "open"),
+    ],
+)
+def test_what_an_interval_says_of_a_claim(relation: str, differences: list[float], status: str) -> None:
+    difference = paired([4.0 + d for d in differences], [4.0] * len(differences))
+    assert claim_outcomes.relation_status(relation, difference) == status
+
+
+@pytest.mark.parametrize("clause", ["nicer than baseline", "with other nicer than baseline", "gate ends near 1"])
+def test_a_claim_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, clause: str) -> None:
+    claim_on_every_card(monkeypatch, f"Nice. Checked as: {clause}.")
+    with pytest.raises(ZooError, match=f"{clause.removeprefix('with other ')}.*better than"):
+        claims.claims("m")
+
+
+@pytest.mark.parametrize(
+    ("clause", "layers"),
+    [
+        ("gain ends below 1", ["1 (0.80), 4 (0.50): **holds**", "2 (1.00): **open**", "3 (1.20): **contradicted**"]),
+        ("gain ends above 1", ["1 (0.80), 4 (0.50): **contradicted**", "2 (1.00): **open**", "3 (1.20): **holds**"]),
+        ("gain ends below 0.9 in early layers", ["1 (0.80): **holds**", "2 (1.00): **open**"]),
+    ],
+)
+def test_a_claim_on_what_is_learned(monkeypatch: pytest.MonkeyPatch, clause: str, layers: list[str]) -> None:
+    claim_on_every_card(monkeypatch, f"Learns. Checked as: {clause}.")
+    noise = {1: -0.02, 2: 0.02, 3: 0.0}
+    runs = [
+        result("m", s, 3.0, probes={"gain": {"1": 0.8 + n, "2": 1 + 10 * n, "3": 1.2 + n, "4": [0.4 + n, 0.6 + n]}})
+        for s, n in noise.items()
+    ]
+    head = clause.removesuffix(" in early layers")
+    assert outcomes("m", runs) == "; ".join(f"{head} in layer {each}" for each in layers)
+    without = [result("m", s, 3.0) for s in noise]
+    assert outcomes("m", without) == f"{head}: **not measured**"
+
+
+def test_a_claim_on_methods_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = {"a": "Checked as: worse than baseline; with b better than baseline, a.", "b": "Checked as: about a."}
+    monkeypatch.setattr(claims, "card_named", lambda id: parse_card(f"# {id} — x\n\n## Claimed\n{cards[id]}\n"))
+    assert claims.claims("a") == [claims.Claim("worse than", ("baseline",))]
+    assert claims.claims("b") == [claims.Claim("about", ("a",))]
+    assert claims.claims("a+b") == claims.claims("b+a") == [claims.Claim("better than", ("baseline", "a"))]
+
+
+@pytest.mark.parametrize(
+    ("lost", "relation", "text"),
+    [
+        (1, "better than baseline", "better than baseline: **contradicted**"),
+        (1, "worse than baseline", "worse than baseline: **holds**"),
+        (3, "about baseline", "about baseline: **contradicted**"),
+        (1, "diverges", "diverges: **in 1 of 3 seeds**"),
+        (3, "diverges", "diverges: **holds**"),
+        (0, "diverges", "diverges: **not seen in 10 steps**"),
+    ],
+)
+def test_what_diverges_is_worse(monkeypatch: pytest.MonkeyPatch, lost: int, relation: str, text: str) -> None:
+    claim_on_every_card(monkeypatch, f"Checked as: {relation}.")
+    runs = [result("baseline", s, 3.0 + s / 10) for s in (1, 2, 3)]
+    runs += [result("m", s, None if s <= lost else 2.0 + s / 10) for s in (1, 2, 3)]
+    assert outcomes("m", runs) == text
+
+
+def test_a_probe_that_was_not_finite_is_not_measured() -> None:
+    probes = {"gate": {"1": None, "2": [0.5, None], "3": 0.5}}
+    report = Findings.of(
+        [result("baseline", s, 3.0 + s / 10) for s in (1, 2)]
+        + [result("m", s, 2.0 + s / 10, probes=probes) for s in (1, 2)]
+    )
+    method = next(arm for arm in report.arms if arm.id == "m")
+    found = claim_outcomes.probe_outcomes(method, claims.ProbeClaim("gate", "below", 0.9, early=False))
+    assert [(outcome[1], outcome[2] == "not measured") for outcome in found] == [
+        ("1 (not finite)", True),
+        ("2 (not finite)", True),
+        ("3 (0.50)", False),
+    ]
+
+
+def test_a_card_that_nobody_has_written_claims_nothing() -> None:
+    templates = list(Path(scaffold.__file__).parent.glob("*/card.md.in"))
+    assert len(templates) == 3
+    for template in templates:
+        card = parse_card(template.read_text("utf-8"))
+        assert "Claimed" in card.sections and not card.claim and not card.checks
