@@ -37,13 +37,13 @@ LEFT_OUT = {"errors", "slots", "system"}  # imported from everywhere, importing 
 def edges() -> dict[str, set[str]]:
     """Which member of `zoo` imports which, imports for type checking included."""
     graph = grimp.build_graph("zoo")
-    found: dict[str, set[str]] = {name.removeprefix("zoo."): set() for name in graph.find_children("zoo")}
+    imports: dict[str, set[str]] = {name.removeprefix("zoo."): set() for name in graph.find_children("zoo")}
     for module in graph.modules - {"zoo"}:
         own = module.split(".")[1]
         for other in graph.find_modules_directly_imported_by(module):
             if other.startswith("zoo.") and (its := other.split(".")[1]) != own:
-                found[own].add(its)
-    return found
+                imports[own].add(its)
+    return imports
 
 
 def reduced(direct: dict[str, set[str]]) -> dict[str, set[str]]:

@@ -66,10 +66,10 @@ def render(size_name: str = "base") -> str:
     base_parameters, base_flops = plain.num_parameters(), _forward_flops(size.build(), plain, size.length)
     depth = size.model["depth"]
     lines = [HEAD.format(size=size.name, depth=depth, length=size.length, parameters=base_parameters, flops=base_flops)]
-    found = [each for each in registry.entries if each.distribution == PROJECT]
+    entries = [each for each in registry.entries if each.distribution == PROJECT]
     for slot in SLOTS:
         lines += [f"## {slot.capitalize().replace('_', ' ')}: {TITLES[slot]}", ""]
-        of_slot = sorted((f for f in found if f.slot == slot), key=lambda f: f.id)
+        of_slot = sorted((f for f in entries if f.slot == slot), key=lambda f: f.id)
         for title in dict.fromkeys(map(families.title, of_slot)):
             lines += [f"### {title}", "", _row(*COLUMNS), _row(*["---"] * len(COLUMNS))]
             methods = [each for each in of_slot if families.title(each) == title]
@@ -78,23 +78,23 @@ def render(size_name: str = "base") -> str:
     return "\n".join(lines)
 
 
-def _method(registry: Registry, found: MethodEntry, size: sizes.Size, parameters: int, flops: float) -> str:
-    build = size.build(registry.get(found.slot, found.id))
+def _method(registry: Registry, entry: MethodEntry, size: sizes.Size, parameters: int, flops: float) -> str:
+    build = size.build(registry.get(entry.slot, entry.id))
     built = skeleton(build)
-    told, more = describe.declared(built), built.num_parameters() - parameters
-    path = card_file(found)
-    assert path is not None, f"{found.id} has no card"
+    declared, more = describe.declared(built), built.num_parameters() - parameters
+    path = card_file(entry)
+    assert path is not None, f"{entry.id} has no card"
     card = cards.read_card(path)
-    notes = [] if told.deterministic else ["random at every pass"]
+    notes = [] if declared.deterministic else ["random at every pass"]
     notes += [note for note in [card.first_sentence("Hosts")] if note]
     return _row(
-        f"[{found.id}]({CARDS}/{found.id}.md)",
+        f"[{entry.id}]({CARDS}/{entry.id}.md)",
         card.phrase,
         f"`{card.formula}`",
         f"{more:+,}" if more else "0",
         f"{_forward_flops(build, built, size.length) / flops:.2f}",
-        "yes" if told.decodes else "**no**",
-        "yes" if told.causal else "**no**",
+        "yes" if declared.decodes else "**no**",
+        "yes" if declared.causal else "**no**",
         "; ".join(notes),
     )
 

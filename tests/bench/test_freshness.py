@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from helpers.made_up_results import result
 
-from zoo.bench.arms import Arm
-from zoo.bench.freshness import corpus_fingerprint, rewritten
+from zoo.bench import freshness
+from zoo.bench.arms import Arm, Job
+from zoo.bench.freshness import corpus_fingerprint, outdated, rewritten
 from zoo.data import corpus
 
 
@@ -50,3 +52,12 @@ def test_a_method_is_rewritten_if_no_hash_recognises_it(hash: object, names: lis
     method = arm(code={"residual.m": ("new", "older form")})
     assert rewritten({"plugins": [{"slot": "residual", "id": "m", "code": hash}]}, method) == names
     assert rewritten({"plugins": "damaged"}, method) == rewritten({}, method) == []
+
+
+def test_settings_that_change_nothing_computed_leave_a_run_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(freshness, "corpus_fingerprint", lambda arm: "c")
+    job = Job(arm(values={"train.lr": 1.0}, defaults={"train.keep_checkpoints": 9, "train.clip": 1.0}), 1, 1.0)
+    stored = {"train.keep_checkpoints": "2", "train.rank_timeout": "60", "train.clip": "1.0"}
+    assert outdated(result("m", 1, 1.0, settings=stored, corpus="c"), job) == []
+    (change,) = outdated(result("m", 1, 1.0, settings=stored | {"train.clip": "2.0"}, corpus="c"), job)
+    assert change == "train.clip was 2.0 and is 1.0"

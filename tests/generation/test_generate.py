@@ -434,18 +434,27 @@ def test_ctrl_c_ends_a_stream(run: Run, folder: Path, tmp_path: Path) -> None:
     weights["embed.weight"] = torch.zeros_like(weights["embed.weight"])  # every token as likely as any other
     checkpoint.save(endless / "checkpoints", 1, {"model": weights})
 
-    controller, terminal = pty.openpty()
     command = [sys.executable, "-m", "zoo.cli.generate", "--run", str(endless), "--max-tokens", "1000000"]
+    for _ in range(5):
+        code, error = _interrupted(command)
+        if code != 0:  # 0: on a slow machine the end of the text was drawn before the signal came
+            break
+    assert code == 130
+    assert "Traceback" not in error
+
+
+def _interrupted(command: list[str]) -> tuple[int, str]:
+    """How a command ends, and what it says, when Ctrl-C comes after its first output."""
+    controller, terminal = pty.openpty()
     shown = subprocess.Popen(
         command, stdout=terminal, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
     os.close(terminal)
-    assert os.read(controller, 1000)  # text, while it goes on
+    assert os.read(controller, 1000)
     shown.send_signal(signal.SIGINT)
     error = shown.communicate(timeout=60)[1].decode()
     os.close(controller)
-    assert shown.returncode == 130
-    assert "Traceback" not in error
+    return shown.returncode, error
 
 
 def test_a_pipe_that_is_closed_is_no_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

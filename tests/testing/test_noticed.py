@@ -331,7 +331,7 @@ def test_an_import_changes_nothing_and_is_reported(site: Site, capsys: pytest.Ca
     from zoo.testing import check
 
     told = check("rude", only=["contained"])["contained"]  # imported long ago, and still known
-    assert told.status == "failed" and "importing it changes torch's default dtype" in told.told
+    assert told.status == "failed" and "importing it changes torch's default dtype" in told.detail
     out, err = capsys.readouterr()
     assert "I am here" not in out and "I am here" in err
 

@@ -57,7 +57,7 @@ def test_conforms_when_compiled(slot: str, id: str) -> None:
 class Wrong(NamedTuple):
     method: type
     property: str  # that must be found broken
-    told: str  # … in these words
+    detail: str  # … in these words
     case: str = "depth 1, length 1, batch 1"  # the beginning of the smallest case
     slot: str = "temporal_mixing"
 
@@ -138,7 +138,7 @@ def test_a_wrong_method_is_found_out(each: Wrong) -> None:
     report = check(each.method, each.slot, only=[each.property])
     (result,) = report.results
     assert result.status == "failed"
-    assert each.told in result.told
+    assert each.detail in result.detail
     assert result.case.startswith(each.case) and bool(result.case) == bool(each.case)
     with pytest.raises(
         NotConforming, match=f"{each.slot} method {each.method.__name__} of helpers.wrong_methods does not"
@@ -160,12 +160,12 @@ def test_a_right_method_passes_all() -> None:
 
 def test_what_is_declared_is_caught_and_told() -> None:
     (result,) = check(wrong.StopsGradientAsDeclared, only=["derivative"]).results
-    assert result.status == "declared" and "is not the derivative" in result.told and result.case
+    assert result.status == "declared" and "is not the derivative" in result.detail and result.case
 
 
 def test_a_method_that_cannot_be_decoded_must_be_refused() -> None:
-    assert "the model refuses" in check("wr_9_log", only=["cached"])["cached"].told
-    assert "does not refuse" in check(wrong.RefusesNothing, only=["cached"])["cached"].told
+    assert "the model refuses" in check("wr_9_log", only=["cached"])["cached"].detail
+    assert "does not refuse" in check(wrong.RefusesNothing, only=["cached"])["cached"].detail
 
 
 def test_a_method_that_cannot_be_built_is_not_looked_at_further() -> None:
@@ -174,8 +174,8 @@ def test_a_method_that_cannot_be_built_is_not_looked_at_further() -> None:
 
     report = check(build, "residual")
     assert [result.property for result in report.results] == ["builds"] and report.not_tested
-    assert "ValueError: no such luck" in report["builds"].told and "test_properties.py:" in report["builds"].told
-    assert "no such luck" in check(build, "residual", only=["causal"])["causal"].told
+    assert "ValueError: no such luck" in report["builds"].detail and "test_properties.py:" in report["builds"].detail
+    assert "no such luck" in check(build, "residual", only=["causal"])["causal"].detail
 
 
 @pytest.mark.parametrize("method", [wrong.WrongShape, wrong.NotFinite, wrong.ForgetsToDeclare])
@@ -195,14 +195,14 @@ def test_what_means_nothing_after_a_failure_is_not_tested(method: type) -> None:
 def test_an_in_place_change_is_told_once() -> None:
     report = check(wrong.ChangesTheStream, only=["builds", "pure", "gradients", "trains"])
     assert [result.property for result in report.failures] == ["pure"]
-    assert "write changes stream in place" in report["pure"].told
+    assert "write changes stream in place" in report["pure"].detail
     assert report.not_tested == (("gradients", "pure"), ("trains", "pure"))
-    assert "inplace operation" in check(wrong.ChangesTheStream, only=["trains"])["trains"].told  # asked for it alone
+    assert "inplace operation" in check(wrong.ChangesTheStream, only=["trains"])["trains"].detail  # asked for it alone
 
 
 def test_a_method_may_declare_that_it_is_the_plain_block() -> None:
     report = check(wrong.PlainAsDeclared, only=["effect", "start"])
-    assert report.ok and "as it declares" in report["effect"].told
+    assert report.ok and "as it declares" in report["effect"].detail
 
 
 def test_a_method_may_call_itself_by_keyword() -> None:
@@ -218,7 +218,7 @@ def test_a_method_may_call_itself_by_keyword() -> None:
 
 def test_settings_are_handed_over() -> None:
     assert check("wr_8_2", settings={"n": 2}, only=["builds", "cached"]).ok
-    assert "unexpected keyword" in check("wr_8_2", settings={"m": 2}, only=["builds"])["builds"].told
+    assert "unexpected keyword" in check("wr_8_2", settings={"m": 2}, only=["builds"])["builds"].detail
 
 
 def test_the_slot_of_a_factory_is_found() -> None:

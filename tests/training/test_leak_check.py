@@ -280,4 +280,4 @@ class ChunksOfItsOwn(leaking.Leak):
 def test_the_kit_makes_chunks_small() -> None:
     report = check(ChunksOfItsOwn, only=["causal", "settings"])
     assert report["causal"].status == "ok"
-    assert report["settings"].status == "failed" and "with chunk_size = 2" in report["settings"].told
+    assert report["settings"].status == "failed" and "with chunk_size = 2" in report["settings"].detail

@@ -10,13 +10,14 @@ from zoo.bench.arms import Arm, Job
 from zoo.bench.store import Result
 from zoo.config.values import changed
 from zoo.data.corpus import configured_fingerprint
+from zoo.runs.run_control import RUN_CONTROL
 from zoo.runs.run_folder import operative, read_provenance
 
 
 def outdated(result: Result, job: Job) -> list[str]:
     """The changes since the run in the store: of defaults, or of the corpus."""
     now = {"the corpus": corpus_fingerprint(job.arm)}
-    return changed({"the corpus": result.corpus}, now) + changed(result.settings, job.settings)
+    return changed({"the corpus": result.corpus}, now) + _recomputed(result.settings, job.settings)
 
 
 def rewritten(versions: Mapping[str, Any], arm: Arm) -> list[str]:
@@ -31,10 +32,15 @@ def is_another_run(folder: Path, job: Job, again: bool) -> bool:
     """Whether the run that was begun in a folder is not the job's; `again`: nor one with other code."""
     versions = read_provenance(folder)
     return (
-        bool(changed(operative(folder), job.settings))
+        bool(_recomputed(operative(folder), job.settings))
         or versions["corpus"] != corpus_fingerprint(job.arm)
         or (again and bool(rewritten(versions, job.arm)))
     )
+
+
+def _recomputed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The changed settings that change what a run computes."""
+    return changed({key: value for key, value in before.items() if key not in RUN_CONTROL}, now)
 
 
 def corpus_fingerprint(arm: Arm) -> str:

@@ -143,10 +143,10 @@ def prompts(given: Sequence[str], file: str | None) -> list[str]:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise ZooError(f"the prompts in {name} are not UTF-8: see line {line}") from error
-    found = [line for line in lines if line]
-    if not found:
+    filled = [line for line in lines if line]
+    if not filled:
         raise ZooError(f"there is no prompt in {name}: write one on each line")
-    return [*given, *found]
+    return [*given, *filled]
 
 
 class Shown:

@@ -115,9 +115,9 @@ def find_gin_file(name: str, first: Sequence[Path] = (), folders: Sequence[Path]
     if directory:
         raise ConfigError(f"{shown_path(directory)} is a folder, not a Gin file{_instead(directory, asked)}")
     known = {str(file.relative_to(top).with_suffix("")) for top in folders for file in top.rglob("*.gin")}
-    wanted = asked.with_suffix("") if asked.suffix == ".gin" else asked
-    same_stem = [each for each in known if Path(each).name == wanted.name]
-    near = f" (nearest: {', '.join(sorted(same_stem)[:3])})" if same_stem else _nearest(wanted, known)
+    stem = asked.with_suffix("") if asked.suffix == ".gin" else asked
+    same_stem = [each for each in known if Path(each).name == stem.name]
+    near = f" (nearest: {', '.join(sorted(same_stem)[:3])})" if same_stem else _nearest(stem, known)
     raise ConfigError(f"there is no Gin file {name}{near}; looked in {', '.join(map(shown_path, bases))}")
 
 
@@ -130,9 +130,9 @@ def _instead(directory: Path, asked: Path) -> str:
     return ""
 
 
-def _nearest(wanted: Path, known: set[str]) -> str:
+def _nearest(stem: Path, known: set[str]) -> str:
     """Names like the whole of what was asked for, else like its last part."""
-    return nearest(str(wanted), known) or nearest(wanted.name, {Path(each).name for each in known})
+    return nearest(str(stem), known) or nearest(stem.name, {Path(each).name for each in known})
 
 
 def shown_path(path: Path) -> str:

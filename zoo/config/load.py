@@ -74,13 +74,13 @@ def _read(reader: GinReader, given: Sequence[Path], bindings: Sequence[str]) -> 
 def named(parameter: str) -> list[str]:
     """The core's settings of that name, "train.steps" for "steps" or "train.steps"; a hyphen may stand for an underscore."""
     import_configurables()
-    wanted = parameter.replace("-", "_")
+    name = parameter.replace("-", "_")
     keys = [
         f"{name}.{setting}"
         for name, configurable in core_configurables().items()
         for setting in parameters(configurable)
     ]
-    return sorted(key for key in keys if wanted in (key, key.rpartition(".")[2]))
+    return sorted(key for key in keys if name in (key, key.rpartition(".")[2]))
 
 
 def _defaults(known: Namespace) -> Iterator[tuple[str, Any]]:

@@ -25,18 +25,18 @@ class Mismatch(Exception):
     """A value that does not fit."""
 
 
-def coerce(value: Any, wanted: Any) -> Any:
-    """`value` as the annotation `wanted` asks for it (an int may be a float, a list a tuple), or Mismatch."""
+def coerce(value: Any, annotation: Any) -> Any:
+    """`value` as the annotation `annotation` asks for it (an int may be a float, a list a tuple), or Mismatch."""
     while True:  # what only wraps another annotation
-        if get_origin(wanted) is Annotated:
-            wanted = get_args(wanted)[0]
-        elif hasattr(wanted, "__supertype__"):  # NewType
-            wanted = wanted.__supertype__
-        elif type(wanted).__name__ == "TypeAliasType":
-            wanted = wanted.__value__
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        elif hasattr(annotation, "__supertype__"):  # NewType
+            annotation = annotation.__supertype__
+        elif type(annotation).__name__ == "TypeAliasType":
+            annotation = annotation.__value__
         else:
             break
-    origin, args = get_origin(wanted) or wanted, get_args(wanted)
+    origin, args = get_origin(annotation) or annotation, get_args(annotation)
     if origin in (Union, types.UnionType):
         return _union(value, args)
     if origin is Literal:
@@ -52,24 +52,24 @@ def coerce(value: Any, wanted: Any) -> Any:
     return _scalar(value, origin)
 
 
-def _scalar(value: Any, wanted: Any) -> Any:
-    if wanted is None or wanted is type(None):
+def _scalar(value: Any, annotation: Any) -> Any:
+    if annotation is None or annotation is type(None):
         return _keep(value, value is None)
-    if wanted in (int, bool):  # True is no int here, and 1 no bool
-        return _keep(value, type(value) is wanted)
-    if wanted is float:
+    if annotation in (int, bool):  # True is no int here, and 1 no bool
+        return _keep(value, type(value) is annotation)
+    if annotation is float:
         _keep(value, type(value) in (int, float))
         try:
             return float(value)
         except OverflowError:
             raise Mismatch from None
-    if wanted is inspect.Parameter.empty or wanted in (Any, object) or not isinstance(wanted, type):
+    if annotation is inspect.Parameter.empty or annotation in (Any, object) or not isinstance(annotation, type):
         return value  # nothing is asked, or nothing that could be checked
-    if issubclass(wanted, os.PathLike):
+    if issubclass(annotation, os.PathLike):
         return _keep(value, isinstance(value, str))
-    if getattr(wanted, "_is_protocol", False):
+    if getattr(annotation, "_is_protocol", False):
         return _keep(value, isinstance(value, Reference))
-    return _keep(value, isinstance(value, wanted))
+    return _keep(value, isinstance(value, annotation))
 
 
 def _keep(value: Any, fits: bool) -> Any:
@@ -96,17 +96,17 @@ def _sequence(value: Any, kind: Any, args: tuple[Any, ...]) -> Any:
     make = kind if kind in (list, tuple) else type(value)
     if kind is tuple and args and args[-1] is not Ellipsis:
         _keep(value, len(value) == len(args))
-        return make(coerce(each, wanted) for each, wanted in zip(value, args, strict=True))
-    wanted = args[0] if args else Any
-    return make(coerce(each, wanted) for each in value)
+        return make(coerce(each, annotation) for each, annotation in zip(value, args, strict=True))
+    annotation = args[0] if args else Any
+    return make(coerce(each, annotation) for each in value)
 
 
-def describe(wanted: Any) -> str:
+def describe(annotation: Any) -> str:
     """An annotation in words."""
-    origin, args = get_origin(wanted), get_args(wanted)
-    if wanted is inspect.Parameter.empty:
+    origin, args = get_origin(annotation), get_args(annotation)
+    if annotation is inspect.Parameter.empty:
         return "anything"
-    if wanted is type(None):
+    if annotation is type(None):
         return "None"
     if origin is Annotated:
         return describe(args[0])
@@ -116,9 +116,9 @@ def describe(wanted: Any) -> str:
         return "one of " + ", ".join(map(repr, args)) if len(args) > 1 else repr(args[0])
     if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
         return f"a tuple, each {describe(args[0])}"
-    if origin is collections.abc.Callable or wanted is collections.abc.Callable:
+    if origin is collections.abc.Callable or annotation is collections.abc.Callable:
         return "a reference (@name)"
-    return inspect.formatannotation(wanted) if not isinstance(wanted, str) else wanted
+    return inspect.formatannotation(annotation) if not isinstance(annotation, str) else annotation
 
 
 def rendered(values: Mapping[str, Any]) -> dict[str, str]:

@@ -51,10 +51,10 @@ class Run(NamedTuple):
                 f"a prompt of {longest:,} tokens leaves no room: the run in {self.folder} was trained on {trained:,}"
                 " at a time; shorten it, or ask for text beyond that with --max-tokens"
             )
-        wanted = fits if max_tokens is None else max_tokens
-        if wanted <= fits:
-            return wanted, []
-        asked = f"a prompt of {longest:,} tokens and {wanted:,} of text"
+        asked_for = fits if max_tokens is None else max_tokens
+        if asked_for <= fits:
+            return asked_for, []
+        asked = f"a prompt of {longest:,} tokens and {asked_for:,} of text"
         one_more = torch.zeros(1, trained + 1, dtype=torch.long, device=self.model.output_weight().device)
         try:  # a method that has weights for each position says so
             with torch.no_grad():
@@ -64,8 +64,8 @@ class Run(NamedTuple):
             raise ZooError(f"{asked} are too long: {error}. Here that means: {room}") from error
         worse = f"the {trained:,} tokens the run was trained on: the text may get worse"
         if longest > trained:
-            return wanted, [f"the prompt alone, {longest:,} tokens, is {longest / trained:.1f} times {worse}"]
-        return wanted, [f"{asked} are more than {worse}"]
+            return asked_for, [f"the prompt alone, {longest:,} tokens, is {longest / trained:.1f} times {worse}"]
+        return asked_for, [f"{asked} are more than {worse}"]
 
     def check_cache(self) -> None:
         """Refuse a method that cannot be decoded with a state, by its id."""

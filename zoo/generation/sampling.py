@@ -38,9 +38,9 @@ class Sampling:
         self._check("top-k", self.top_k is None or self.top_k >= 1, "at least 1")
         self._check("top-p", 0 < self.top_p <= 1, "above 0 and at most 1")
 
-    def _check(self, name: str, fits: bool, wanted: str) -> None:
+    def _check(self, name: str, fits: bool, expected: str) -> None:
         if not fits:
-            raise ZooError(f"{name} = {getattr(self, name.replace('-', '_'))} must be {wanted}")
+            raise ZooError(f"{name} = {getattr(self, name.replace('-', '_'))} must be {expected}")
 
     @property
     def greedy(self) -> bool:
@@ -56,12 +56,12 @@ class Sampling:
             return probabilities.argmax(dim=-1)
         whole = self.top_k is None and self.top_p == 1
         size = probabilities.size(-1)
-        kept, tokens = (probabilities, None) if whole else probabilities.topk(min(self.top_k or size, size))
-        sums = kept.double().cumsum(dim=-1)
+        likely, tokens = (probabilities, None) if whole else probabilities.topk(min(self.top_k or size, size))
+        sums = likely.double().cumsum(dim=-1)
         if self.top_p < 1:
-            before = sums - kept
-            kept = kept.masked_fill(before >= self.top_p * sums[:, -1:], 0.0)
-            sums = kept.double().cumsum(dim=-1)
+            before = sums - likely
+            likely = likely.masked_fill(before >= self.top_p * sums[:, -1:], 0.0)
+            sums = likely.double().cumsum(dim=-1)
         chosen = torch.searchsorted(sums, numbers[:, None].to(sums) * sums[:, -1:], right=True)
         last = (sums < sums[:, -1:]).sum(dim=-1, keepdim=True)  # rounding must not lead past the last that is kept
         chosen = chosen.minimum(last)

@@ -24,9 +24,9 @@ def mismatch(files: Iterable[Path]) -> str | None:
         return f"{DECLARATION} = {declared!r} is no version: write it like {DECLARATION} = {API_VERSION}"
     if declared[0] == API_VERSION[0] and declared[1] <= API_VERSION[1]:
         return None
-    wanted, ours = (".".join(map(str, version)) for version in (declared, API_VERSION))
+    theirs, ours = (".".join(map(str, version)) for version in (declared, API_VERSION))
     other = "a newer zoo" if declared > API_VERSION else "a newer version of the plugin"
-    return f"written for API {wanted}, this is {ours}: install {other}"
+    return f"written for API {theirs}, this is {ours}: install {other}"
 
 
 def _declared(file: Path) -> object:

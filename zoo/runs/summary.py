@@ -80,9 +80,9 @@ def read_summary(folder: Path) -> Summary | None:
     file = folder / FILE
     entries = {entry.name: entry for entry in dataclasses.fields(Summary)}
     try:
-        kept = {name: value for name, value in parse_object(read_regular(file)).items() if name in entries}
-        kept |= {name: math.nan for name, value in kept.items() if value is None and entries[name].type == "float"}
-        return Summary(**kept)
+        values = {name: value for name, value in parse_object(read_regular(file)).items() if name in entries}
+        values |= {name: math.nan for name, value in values.items() if value is None and entries[name].type == "float"}
+        return Summary(**values)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -34,16 +34,16 @@ def _numpy() -> Any:
     return sys.modules["numpy"]
 
 
-def _set_environment(wanted: Mapping[str, str]) -> None:
-    for name in os.environ.keys() - wanted.keys():
+def _set_environment(saved: Mapping[str, str]) -> None:
+    for name in os.environ.keys() - saved.keys():
         del os.environ[name]
-    for name, value in wanted.items():
+    for name, value in saved.items():
         if os.environ.get(name) != value:
             os.environ[name] = value
 
 
-def _set_path(wanted: list[str]) -> None:
-    sys.path[:] = wanted
+def _set_path(saved: list[str]) -> None:
+    sys.path[:] = saved
 
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGCHLD", "SIGALRM", "SIGUSR1", "SIGUSR2")
@@ -53,15 +53,15 @@ def _handlers() -> dict[str, Any]:
     return {name: signal.getsignal(getattr(signal, name)) for name in SIGNALS}
 
 
-def _set_handlers(wanted: Mapping[str, Any]) -> None:
+def _set_handlers(saved: Mapping[str, Any]) -> None:
     if threading.current_thread() is threading.main_thread():
-        for name, handler in wanted.items():
+        for name, handler in saved.items():
             if handler is not None:  # None: one that was set from C
                 signal.signal(getattr(signal, name), handler)
 
 
-def _set_filters(wanted: list[Any]) -> None:
-    warnings.filters[:] = wanted  # type: ignore[index]
+def _set_filters(saved: list[Any]) -> None:
+    warnings.filters[:] = saved  # type: ignore[index]
     warnings._filters_mutated()  # type: ignore[attr-defined]
 
 
@@ -72,18 +72,18 @@ def _folder() -> str | None:
         return None
 
 
-def _set_folder(wanted: str | None) -> None:
-    if wanted is not None:
-        os.chdir(wanted)
+def _set_folder(saved: str | None) -> None:
+    if saved is not None:
+        os.chdir(saved)
 
 
 def _torch_random() -> bytes:
     return bytes(_torch().get_rng_state().tolist())
 
 
-def _set_torch_random(wanted: bytes) -> None:
+def _set_torch_random(saved: bytes) -> None:
     torch = _torch()
-    torch.set_rng_state(torch.tensor(list(wanted), dtype=torch.uint8, device="cpu"))
+    torch.set_rng_state(torch.tensor(list(saved), dtype=torch.uint8, device="cpu"))
 
 
 def _numpy_random() -> tuple[Any, ...]:
@@ -91,8 +91,8 @@ def _numpy_random() -> tuple[Any, ...]:
     return kind, keys.tobytes(), *rest
 
 
-def _set_numpy_random(wanted: tuple[Any, ...]) -> None:
-    kind, keys, *rest = wanted
+def _set_numpy_random(saved: tuple[Any, ...]) -> None:
+    kind, keys, *rest = saved
     _numpy().random.set_state((kind, _numpy().frombuffer(keys, dtype="uint32"), *rest))
 
 
@@ -101,8 +101,8 @@ def _deterministic() -> tuple[bool, bool]:
     return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
 
 
-def _set_deterministic(wanted: tuple[bool, bool]) -> None:
-    _torch().use_deterministic_algorithms(wanted[0], warn_only=wanted[1])
+def _set_deterministic(saved: tuple[bool, bool]) -> None:
+    _torch().use_deterministic_algorithms(saved[0], warn_only=saved[1])
 
 
 CUDNN = ("deterministic", "benchmark", "enabled", "allow_tf32")
@@ -112,8 +112,8 @@ def _cudnn() -> tuple[bool, ...]:
     return tuple(getattr(_torch().backends.cudnn, name) for name in CUDNN)
 
 
-def _set_cudnn(wanted: tuple[bool, ...]) -> None:
-    for name, value in zip(CUDNN, wanted, strict=True):
+def _set_cudnn(saved: tuple[bool, ...]) -> None:
+    for name, value in zip(CUDNN, saved, strict=True):
         setattr(_torch().backends.cudnn, name, value)
 
 
@@ -124,12 +124,12 @@ def _default_device() -> str:
         return "cpu"
 
 
-def _set_default_device(wanted: str) -> None:
-    _torch().set_default_device(None if wanted == "cpu" else wanted)
+def _set_default_device(saved: str) -> None:
+    _torch().set_default_device(None if saved == "cpu" else saved)
 
 
-def _set_default_generator(wanted: Any) -> None:
-    _torch().default_generator = _torch().random.default_generator = wanted
+def _set_default_generator(saved: Any) -> None:
+    _torch().default_generator = _torch().random.default_generator = saved
 
 
 # What decides on numbers and on how they are computed. A training pass may change none of these.
@@ -196,7 +196,7 @@ def restore(before: Mapping[str, Any], parts: Mapping[str, Part] = ALL) -> list[
     for name, old in before.items():
         new = _read(parts[name])
         if not _same(name, old, new):
-            changed.append(_told(name, old, new))
+            changed.append(_sentence(name, old, new))
             with contextlib.suppress(Exception):  # what cannot be put back is still reported
                 parts[name].write(old)
     return changed
@@ -218,7 +218,7 @@ def _blanket(filters: list[Any]) -> list[Any]:
     return [each for each in filters if each[1] is None and each[3] is None and each[2] in wide]
 
 
-def _told(name: str, old: Any, new: Any) -> str:
+def _sentence(name: str, old: Any, new: Any) -> str:
     if old is None or new is None:
         return name
     if isinstance(old, Mapping):

@@ -102,9 +102,9 @@ def _reason(error: Exception) -> str:
 
 def check(row: dict[str, Any], kind: type[Any]) -> None:
     """TypeError for a value that the dataclass does not have there."""
-    for name, fits, wanted in _checks(kind):  # type: ignore[arg-type]
+    for name, fits, expected in _checks(kind):  # type: ignore[arg-type]
         if name in row and not fits(row[name]):
-            raise TypeError(f"{name} is not {wanted}")
+            raise TypeError(f"{name} is not {expected}")
 
 
 @functools.cache
@@ -113,19 +113,19 @@ def _checks(kind: type[Any]) -> list[tuple[str, Callable[[Any], bool], str]]:
     return [(each.name, _check(hints[each.name]), str(each.type)) for each in fields(kind)]
 
 
-def _check(wanted: Any) -> Callable[[Any], bool]:
+def _check(expected: Any) -> Callable[[Any], bool]:
     """A test of values for an annotation made of plain types, lists, tuples and dictionaries."""
-    origin, args = get_origin(wanted) or wanted, get_args(wanted)
-    if wanted is Any:
+    origin, args = get_origin(expected) or expected, get_args(expected)
+    if expected is Any:
         return lambda value: True
-    if wanted is type(None):
+    if expected is type(None):
         return lambda value: value is None
     if origin in (Union, types.UnionType):
         some = [_check(each) for each in args]
         return lambda value: any(fits(value) for fits in some)
     if origin is Literal:
         return lambda value: value in args
-    if wanted == Sequence[Point]:
+    if expected == Sequence[Point]:
         return _points
     if origin in (dict, Mapping):  # JSON has no keys but texts
         if args[1] is str:
@@ -142,11 +142,11 @@ def _check(wanted: Any) -> Callable[[Any], bool]:
             and len(value) == len(parts)
             and all(fits(part) for fits, part in zip(parts, value, strict=True))
         )
-    if wanted is float:
+    if expected is float:
         return lambda value: type(value) in (int, float) and _finite(value)
-    if wanted is int:
+    if expected is int:
         return lambda value: type(value) is int and abs(value) < 2**63
-    return lambda value: type(value) is wanted
+    return lambda value: type(value) is expected
 
 
 def _points(value: Any) -> bool:

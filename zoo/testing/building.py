@@ -42,8 +42,8 @@ def builds(subject: Subject, case: Case) -> Outcome | None:
             )
         if not logits.isfinite().all():
             return Broken(f"the model's answer is not finite with {'initial' if fresh else 'random'} parameters")
-        if told := _probes(subject, model):
-            return told
+        if outcome := _probes(subject, model):
+            return outcome
     return None
 
 
@@ -118,9 +118,9 @@ def settings(subject: Subject, case: Case) -> Outcome | None:
     for name, value in choices(subject):
         each = case.but(settings=((name, value),))
         for probe in (builds, causality.causal, decoding.cached):
-            told = probe(subject, each)
-            if isinstance(told, Broken) and not (probe is causality.causal and not subject.declared.causal):
-                return Broken(f"with {name} = {value!r}: {told}")
+            outcome = probe(subject, each)
+            if isinstance(outcome, Broken) and not (probe is causality.causal and not subject.declared.causal):
+                return Broken(f"with {name} = {value!r}: {outcome}")
         tried.append(f"{name} = {value!r}")
     for name, value in parts(subject):
         each = case.but(settings=((name, value),))
@@ -129,9 +129,9 @@ def settings(subject: Subject, case: Case) -> Outcome | None:
         except (ZooError, ValueError):  # not every size need do
             continue
         for length in (case.length, LONG):
-            told = causality.causal(subject, each.but(length=length))
-            if isinstance(told, Broken) and subject.declared.causal:
-                return Broken(f"with {name} = {value!r} and {length} tokens: {told}")
+            outcome = causality.causal(subject, each.but(length=length))
+            if isinstance(outcome, Broken) and subject.declared.causal:
+                return Broken(f"with {name} = {value!r} and {length} tokens: {outcome}")
         tried.append(f"{name} = {value!r}")
     return (
         Note(", ".join(tried)) if tried else Skipped("no setting is a choice among listed values, or a size of parts")

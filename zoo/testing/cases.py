@@ -77,9 +77,9 @@ def smallest(
     for name in along:
         for value in _smaller(getattr(case, name)):
             candidate = case.but(**{name: value})
-            told = probe(candidate)
-            if isinstance(told, Broken):
-                case, broken = candidate, told
+            outcome = probe(candidate)
+            if isinstance(outcome, Broken):
+                case, broken = candidate, outcome
                 break
     return case, broken
 

@@ -53,8 +53,8 @@ def causal(subject: Subject, case: Case) -> Outcome | None:
         if not case.training and all(extension.decodes for extension in built.extensions()):
             ways.append(_behind_cache)
     for way in ways:
-        if told := way(built, inputs):
-            return told
+        if outcome := way(built, inputs):
+            return outcome
     return None
 
 

@@ -38,12 +38,12 @@ def combined(subject: Subject, case: Case) -> Outcome | None:
         together = dataclasses.replace(subject, others=others)
         names = " and ".join(partner.id for partner in chosen)
         try:
-            told = examine(together, case.but(parallel=number % 2 == 1))
+            outcome = examine(together, case.but(parallel=number % 2 == 1))
         except ConfigError as refusal:
             notes.append(f"{names} (refused: {refusal})")
             continue
-        if told:
-            return Broken(f"together with {names}: {told}")
+        if outcome:
+            return Broken(f"together with {names}: {outcome}")
         notes.append(names)
     return Note(f"with {', '.join(notes)}") if notes else Skipped("there are no methods of other slots")
 
@@ -59,9 +59,9 @@ def examine(subject: Subject, case: Case) -> Broken | None:
     if decodes:
         probes.append(lambda: decoding.cached(subject, case))
     for probe in probes:
-        told = probe()
-        if isinstance(told, Broken):
-            return told
+        outcome = probe()
+        if isinstance(outcome, Broken):
+            return outcome
     return None
 
 
@@ -72,7 +72,7 @@ def partners(subject: Subject) -> list[tuple[Partner, ...]]:
     drawn: list[list[Partner]] = []
     for slot in SLOTS:
         if slot != subject.slot:
-            ids = [found.id for found in registry.entries if found.slot == slot and found.distribution == OURS]
+            ids = [entry.id for entry in registry.entries if entry.slot == slot and entry.distribution == OURS]
             sound = (_sound(registry, slot, id) for id in draw.sample(ids, len(ids)))
             drawn.append(list(islice(filter(None, sound), 2)))
     chosen: list[tuple[Partner, ...]] = [(methods[0],) for methods in drawn if methods]

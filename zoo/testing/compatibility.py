@@ -51,7 +51,7 @@ class Group(NamedTuple):
 
 def methods(registry: Registry | None = None) -> tuple[list[Method], list[str]]:
     """Every usable method, at each of its sites; and a line for each that cannot be used."""
-    found: list[Method] = []
+    buildable: list[Method] = []
     usable, broken = (registry or installed()).usable()
     for entry, factory, *_ in usable:
         assert factory is not None
@@ -65,8 +65,8 @@ def methods(registry: Registry | None = None) -> tuple[list[Method], list[str]]:
             except Exception as error:  # a stranger's: the others are still worth showing
                 broken.append(f"{method.name} of {entry.source} cannot be built: {type(error).__name__}: {error}")
             else:
-                found.append(method)
-    return found, broken
+                buildable.append(method)
+    return buildable, broken
 
 
 def _other_sites(factory: Factory) -> list[str]:
@@ -139,15 +139,15 @@ def groups(of: Iterable[Cell]) -> list[Group]:
     alike: dict[tuple[str, tuple[tuple[Method, bool], ...]], list[Method]] = {}
     for method, given in answers.items():
         alike.setdefault((method.slot, tuple(given)), []).append(method)
-    found = [Group(slot, tuple(members)) for (slot, _), members in alike.items()]
-    return sorted(found, key=lambda group: SLOTS.index(group.slot))
+    grouped = [Group(slot, tuple(members)) for (slot, _), members in alike.items()]
+    return sorted(grouped, key=lambda group: SLOTS.index(group.slot))
 
 
 def lines(of: list[Cell], width: int = 120) -> list[str]:
     """The matrix as text: groups, then groups against groups, then why some are refused."""
-    found = groups(of)
-    labels = dict(zip(found, string.ascii_uppercase, strict=False))
-    member = {method: group for group in found for method in group.methods}
+    grouped = groups(of)
+    labels = dict(zip(grouped, string.ascii_uppercase, strict=False))
+    member = {method: group for group in grouped for method in group.methods}
     table: dict[tuple[Group, Group], Cell] = {}
     for cell in of:
         table.setdefault((member[cell.row], member[cell.column]), cell)
@@ -158,10 +158,10 @@ def lines(of: list[Cell], width: int = 120) -> list[str]:
         return "" if cell is None else f"refused ({refused.index(cell) + 1})" if cell.refusal else "works"
 
     text = []
-    for group in found:
+    for group in grouped:
         text += textwrap.wrap(f"{labels[group]}  {group.slot}: {_names(group)}", width, subsequent_indent="   ")
-    rows = [group for group in found if group.slot != SLOTS[-1]]
-    columns = [group for group in found if group.slot != SLOTS[0]]
+    rows = [group for group in grouped if group.slot != SLOTS[-1]]
+    columns = [group for group in grouped if group.slot != SLOTS[0]]
     cellwidth = len("refused (99)")
     text += ["", "   ".join([" ", *(labels[group].ljust(cellwidth) for group in columns)]).rstrip()]
     for row in rows:

@@ -40,10 +40,10 @@ def leaves_alone(subject: Subject, case: Case) -> Outcome | None:
         "its backward pass": lambda: logits[0].sum().backward(),
         "decoding": lambda: decode(built, inputs, [1] * case.length),
     }
-    told = []
+    sentences = []
     for name, each in passes.items():
         with contained(PARTS) as changed, contextlib.suppress(Exception):  # what fails there, other properties tell
             each()
         if changed:
-            told.append(f"{name} changes {' and '.join(changed)}")
-    return Broken("; ".join(told)) if told else None
+            sentences.append(f"{name} changes {' and '.join(changed)}")
+    return Broken("; ".join(sentences)) if sentences else None

@@ -32,9 +32,9 @@ def cost(subject: Subject) -> Cost:
     return Cost(size, added, added / plain.num_parameters(), ratio)
 
 
-def told(found: Cost) -> str:
-    parameters = f"{found.parameters:,} parameters more ({found.share:.2%})" if found.parameters else "no parameters"
-    return f"{parameters}; a training step takes {found.time:.2f} of the baseline's time, roughly ({found.size})"
+def describe(cost: Cost) -> str:
+    parameters = f"{cost.parameters:,} parameters more ({cost.share:.2%})" if cost.parameters else "no parameters"
+    return f"{parameters}; a training step takes {cost.time:.2f} of the baseline's time, roughly ({cost.size})"
 
 
 def _build(slots: dict[str, Callable[..., Any]]) -> LanguageModel:

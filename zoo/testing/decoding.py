@@ -52,15 +52,15 @@ def cached(subject: Subject, case: Case) -> Outcome | None:
         if apart > EXACT:
             first = _first_wrong(decode(built, inputs, plan), whole)
             return Broken(
-                f"decoding in chunks of {_told(plan)} differs from the whole pass from token {first} on, by {apart:.1e}"
+                f"decoding in chunks of {_in_words(plan)} differs from the whole pass from token {first} on, by {apart:.1e}"
             )
     if case.length > 1 and case.batch > 1:
         order = torch.arange(case.batch - 1, -1, -1)
         rearranged = torch.cat([inputs[:, :1], inputs[order][:, 1:]], dim=1)
-        wanted = look(built, inputs[order])
+        expected = look(built, inputs[order])
         follows = "when rows are rearranged between steps, as beam search does, what was kept does not follow"
         try:
-            if difference(decode(built, rearranged, [1, case.length - 1], order), wanted) > EXACT:
+            if difference(decode(built, rearranged, [1, case.length - 1], order), expected) > EXACT:
                 return Broken(follows)
         except (IndexError, RuntimeError) as error:
             return Broken(f"{follows}: {error}; keep tensors whose first dimension is the batch")
@@ -81,7 +81,7 @@ def _plans(length: int) -> list[list[int]]:
     return [plan for i, plan in enumerate(plans[: max(2, length - 3)]) if min(plan) > 0 and plan not in plans[:i]]
 
 
-def _told(plan: Sequence[int]) -> str:
+def _in_words(plan: Sequence[int]) -> str:
     return ", ".join(map(str, plan))
 
 

@@ -71,13 +71,13 @@ def derivative(subject: Subject, case: Case) -> Outcome | None:
     by_name = dict(zip(parameters, gradients, strict=True))
     for group in groups:
         along = {name: direction(parameters[name], seed=2) for name in group}
-        said = sum(float((g * along[name]).sum()) for name in group if (g := by_name[name]) is not None)
+        stated = sum(float((g * along[name]).sum()) for name in group if (g := by_name[name]) is not None)
         with torch.no_grad():
             ahead, behind = (_moved(parameters, along, step, value) for step in (STEP, -STEP))
-        found = (ahead - behind) / (2 * STEP)
-        if not abs(found - said) <= 1e-4 * max(abs(found), abs(said)) + 1e-8:
+        numeric = (ahead - behind) / (2 * STEP)
+        if not abs(numeric - stated) <= 1e-4 * max(abs(numeric), abs(stated)) + 1e-8:
             what = next(iter(group)) if group <= owned else "the model's own weights"
-            return Broken(f"the gradient of {what} is not the derivative: {said:.4g} along a line, not {found:.4g}")
+            return Broken(f"the gradient of {what} is not the derivative: {stated:.4g} along a line, not {numeric:.4g}")
     return None
 
 

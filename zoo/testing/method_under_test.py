@@ -64,9 +64,9 @@ def subject(method: str | Factory, slot: str | None = None, settings: Mapping[st
     if isinstance(method, str):
         loaded = installed().named(method, slot)
         assert loaded.factory is not None
-        found = loaded.entry
+        entry = loaded.entry
         return Subject(
-            found.id, found.slot, loaded.factory, found.source, settings or {}, changed=loaded.changed
+            entry.id, entry.slot, loaded.factory, entry.source, settings or {}, changed=loaded.changed
         )  # fmt: skip
     slot = slot or _slot_of(method, settings or {})
     if slot not in SLOTS:

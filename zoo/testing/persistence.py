@@ -73,9 +73,9 @@ def _on_devices(built: LanguageModel, case: Case) -> Broken | None:
         try:
             logits = look(there, tokens(case).to(device))
         except (RuntimeError, NotImplementedError) as error:
-            told = str(error).splitlines()[0]
+            reason = str(error).splitlines()[0]
             return Broken(
-                f"on the device {device} it fails: {told}; make tensors there, or parameters or buffers of them"
+                f"on the device {device} it fails: {reason}; make tensors there, or parameters or buffers of them"
             )
         if logits.device.type != device:
             return Broken(f"moved to the device {device} the model answers on {logits.device.type}")

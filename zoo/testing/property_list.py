@@ -83,28 +83,28 @@ PROPERTIES = (
 def examine(subject: Subject, property: Property) -> Result:
     """Look at every case; report the smallest in which the property breaks."""
     began = time.perf_counter()
-    told: Outcome | None = None
+    outcome: Outcome | None = None
     notes: list[str] = []
-    found: tuple[Case, Broken] | None = None
+    broken: tuple[Case, Broken] | None = None
     with contained():  # what a method changes must not decide on the next property
         for case in property.cases:
-            told = attempt(property.probe, subject, case)
-            if isinstance(told, Broken):
-                found = smallest(case, told, property.along, lambda each: attempt(property.probe, subject, each))
+            outcome = attempt(property.probe, subject, case)
+            if isinstance(outcome, Broken):
+                broken = smallest(case, outcome, property.along, lambda each: attempt(property.probe, subject, each))
                 break
-            if isinstance(told, Note) and told not in notes:
-                notes.append(told)
+            if isinstance(outcome, Note) and outcome not in notes:
+                notes.append(outcome)
 
     def result(status: str, words: str = "", case: Case | None = None) -> Result:
         seconds = time.perf_counter() - began
         return Result(property.name, property.claim, status, words, str(case or ""), seconds)  # type: ignore[arg-type]
 
-    if found:
-        return result("declared" if _declares(subject, property) else "failed", found[1], found[0])
+    if broken:
+        return result("declared" if _declares(subject, property) else "failed", broken[1], broken[0])
     if _declares(subject, property):
         return result("failed", f"it declares {property.declaration} = False, but nothing of the sort was found")
-    if isinstance(told, Skipped) and not notes:
-        return result("skipped", told)
+    if isinstance(outcome, Skipped) and not notes:
+        return result("skipped", outcome)
     return result("ok", "; ".join(notes))
 
 
@@ -128,12 +128,12 @@ LONGEST = 300  # characters of an error: torch's own may go on for paragraphs
 
 
 def in_words(error: Exception) -> str:
-    told = str(error).strip()
+    message = str(error).strip()
     if isinstance(error, UndeclaredRead):
-        return f"{told} ({where(error)})"
+        return f"{message} ({where(error)})"
     if isinstance(error, RuntimeError):
-        told = shorten(told.split("\n")[0], LONGEST)
-    return f"it fails with {type(error).__name__}: {told} ({where(error)})"
+        message = shorten(message.split("\n")[0], LONGEST)
+    return f"it fails with {type(error).__name__}: {message} ({where(error)})"
 
 
 def shorten(text: str, longest: int) -> str:

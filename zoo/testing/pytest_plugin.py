@@ -32,9 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before -k and the like choose
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     for method in config.getoption("--zoo-method"):
-        found = list(_items(session, method, config.getoption("--zoo-thorough")))
-        items.extend(found)
-        report = pytest.CollectReport(f"zoo::{method}", "passed", None, found)  # type: ignore[arg-type]
+        collected = list(_items(session, method, config.getoption("--zoo-thorough")))
+        items.extend(collected)
+        report = pytest.CollectReport(f"zoo::{method}", "passed", None, collected)  # type: ignore[arg-type]
         config.hook.pytest_collectreport(report=report)  # so that they are counted
 
 
@@ -74,12 +74,12 @@ class Conformance(pytest.Item):
             pytest.skip("not tested because builds failed")
         (result,) = check(self.method, only=[self.property], thorough=True).results
         if result.status == "skipped":
-            pytest.skip(result.told)
+            pytest.skip(result.detail)
         if result.status == "failed":
             from zoo.testing.report import NotConforming, sentence
 
             raise NotConforming(sentence(result))
-        self.add_report_section("call", result.status, result.told)
+        self.add_report_section("call", result.status, result.detail)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         from zoo.testing.report import NotConforming

@@ -15,7 +15,7 @@ class Result(NamedTuple):
     property: str
     claim: str  # what the property says
     status: Status
-    told: str = ""  # what broke, or what is worth knowing
+    detail: str = ""  # what broke, or what is worth knowing
     case: str = ""  # the smallest case found in which it broke
     seconds: float = 0.0
 
@@ -65,8 +65,8 @@ class Report:
     def verify(self) -> None:
         """Raise with every failure in words, if there is one."""
         if self.failures:
-            told = "\n".join([*(f"  {sentence(result)}" for result in self.failures), *_left_out(self)])
-            raise NotConforming(f"{self.slot} method {self.id} of {self.source} does not conform:\n{told}")
+            detail = "\n".join([*(f"  {sentence(result)}" for result in self.failures), *_left_out(self)])
+            raise NotConforming(f"{self.slot} method {self.id} of {self.source} does not conform:\n{detail}")
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -81,7 +81,7 @@ class Report:
 def sentence(result: Result) -> str:
     """A result in words."""
     where = f" (smallest case: {result.case})" if result.case else ""
-    return f"{result.property}: {result.told or result.claim}{where}"
+    return f"{result.property}: {result.detail or result.claim}{where}"
 
 
 def _left_out(report: Report) -> list[str]:
@@ -98,8 +98,8 @@ def lines(report: Report) -> list[str]:
     width = max(len(result.property) for result in report.results)
     rows = [f"{report.slot}.{report.id} of {report.source}"]
     for result in report.results:
-        told = result.claim if result.status == "ok" and not result.told else result.told
-        rows.append(f"  {result.property.ljust(width)}  {shown[result.status].ljust(8)}  {told}")
+        detail = result.claim if result.status == "ok" and not result.detail else result.detail
+        rows.append(f"  {result.property.ljust(width)}  {shown[result.status].ljust(8)}  {detail}")
         if result.case:
             rows.append(f"  {' ' * width}  {' ' * 8}  smallest case: {result.case}")
     verdict = "it conforms"

@@ -24,7 +24,7 @@ CLAIM = "what it costs beside the baseline"
 
 
 def names(thorough: bool = False) -> tuple[str, ...]:
-    return (*(property.name for property in _wanted(None, thorough)), COST)
+    return (*(property.name for property in _selected(None, thorough)), COST)
 
 
 def check(
@@ -39,20 +39,20 @@ def check(
         subject = find(method, slot, settings)
         results: list[Result] = []
         left: list[NotTested] = []
-        wanted = _wanted(only, thorough)
-        for property in wanted:
+        selected = _selected(only, thorough)
+        for property in selected:
             result = examine(subject, property)
             if cause := _cause(result, results):
                 left.append(NotTested(property.name, cause))
                 continue
             results.append(result)
             if property.name == FIRST and result.status == "failed":
-                return _ended(subject, result, [each.name for each in wanted[1:]], only is None)
+                return _ended(subject, result, [each.name for each in selected[1:]], only is None)
         cost: Cost | None = None
         if only is None or COST in only:
             began = time.perf_counter()
-            cost, status, told = _cost(subject)
-            result = Result(COST, CLAIM, status, told, seconds=time.perf_counter() - began)
+            cost, status, detail = _cost(subject)
+            result = Result(COST, CLAIM, status, detail, seconds=time.perf_counter() - began)
             if cause := _cause(result, results):
                 left.append(NotTested(COST, cause))
             else:
@@ -73,7 +73,7 @@ def _cause(result: Result, before: list[Result]) -> str | None:
     """The property found broken before that explains this failure."""
     if result.status == "failed":
         for each in before:
-            if each.status == "failed" and each.property in CAUSED and CAUSED[each.property] in result.told:
+            if each.status == "failed" and each.property in CAUSED and CAUSED[each.property] in result.detail:
                 return each.property
     return None
 
@@ -83,7 +83,7 @@ def _cost(subject: Subject) -> tuple[Cost | None, Literal["ok", "failed"], str]:
         cost = costs.cost(subject)
     except Exception as error:
         return None, "failed", in_words(error)
-    return cost, "ok", costs.told(cost)
+    return cost, "ok", costs.describe(cost)
 
 
 @contextlib.contextmanager
@@ -97,7 +97,7 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _wanted(only: Collection[str] | None, thorough: bool) -> list[Property]:
+def _selected(only: Collection[str] | None, thorough: bool) -> list[Property]:
     known = [property.name for property in PROPERTIES] + [COST]
     for name in only or ():
         if name not in known:

@@ -58,11 +58,11 @@ def landmarks(length: int) -> list[int]:
 
 def thorough_cuts(rows: int, length: int, seed: int, most: int = 4) -> Tensor:
     """(passes, rows): every landmark where there is room, random cuts, and a pass that tells rows from each other."""
-    drawn, wanted = torch.Generator().manual_seed(seed), landmarks(length)
-    passes = min(most, math.ceil(1.25 * len(wanted) / rows))
-    order = torch.randperm(len(wanted), generator=drawn)[: passes * rows]
+    drawn, places = torch.Generator().manual_seed(seed), landmarks(length)
+    passes = min(most, math.ceil(1.25 * len(places) / rows))
+    order = torch.randperm(len(places), generator=drawn)[: passes * rows]
     cuts = torch.cat(
-        [torch.tensor(wanted, dtype=torch.long)[order], _anywhere(passes * rows - len(order), length, drawn)]
+        [torch.tensor(places, dtype=torch.long)[order], _anywhere(passes * rows - len(order), length, drawn)]
     )
     cuts = cuts[torch.randperm(passes * rows, generator=drawn)].view(passes, rows)
     return torch.cat([cuts, _whole_rows(rows, length, drawn)]) if rows > 1 else cuts
@@ -124,19 +124,19 @@ def examine(question: Question, tokens: Tensor, cuts: Tensor, seed: int) -> Find
     before, drawn = question.answer(tokens), torch.Generator().manual_seed(seed)
     for each in cuts:
         shift = torch.randint(1, max(2, vocabulary), tokens.shape, generator=drawn)
-        kept = (torch.arange(tokens.size(1)) < each[:, None]).to(tokens.device)
-        changed = torch.where(kept, tokens, (tokens + shift.to(tokens.device)) % vocabulary)
-        place = _differ(before, question.answer(changed), kept)
+        unchanged = (torch.arange(tokens.size(1)) < each[:, None]).to(tokens.device)
+        changed = torch.where(unchanged, tokens, (tokens + shift.to(tokens.device)) % vocabulary)
+        place = _differ(before, question.answer(changed), unchanged)
         if place is not None:
-            found = _judge(question, tokens, changed, kept, place)
-            if any(found):
-                return found
+            finding = _judge(question, tokens, changed, unchanged, place)
+            if any(finding):
+                return finding
     return Finding()
 
 
-def _judge(question: Question, tokens: Tensor, changed: Tensor, kept: Tensor, place: Place) -> Finding:
+def _judge(question: Question, tokens: Tensor, changed: Tensor, unchanged: Tensor, place: Place) -> Finding:
     """Whether a difference is a leak: not where equal passes differ as much, nor where rounding explains it."""
-    before, everywhere = question.answer(tokens), torch.ones_like(kept)
+    before, everywhere = question.answer(tokens), torch.ones_like(unchanged)
     noise = _differ(before, question.answer(tokens), everywhere)
     if noise is not None and place.part <= NOISE * noise.part:
         return Finding(
@@ -144,7 +144,7 @@ def _judge(question: Question, tokens: Tensor, changed: Tensor, kept: Tensor, pl
         )
     if place.part <= CERTAIN.get(before.dtype, 1e-3):
         try:
-            exact = _in_float64(question, tokens, changed, kept)
+            exact = _in_float64(question, tokens, changed, unchanged)
         except Exception as error:  # what works in one type alone
             return Finding(
                 note=f"{question.mode} later tokens change what comes before them by {place.part:.0e}: rounding, or a leak;"
@@ -153,23 +153,23 @@ def _judge(question: Question, tokens: Tensor, changed: Tensor, kept: Tensor, pl
         if exact is None:
             return Finding()
         place = exact
-    return Finding(_in_words(question, tokens, changed, kept, place))
+    return Finding(_in_words(question, tokens, changed, unchanged, place))
 
 
-def _in_float64(question: Question, tokens: Tensor, changed: Tensor, kept: Tensor) -> Place | None:
+def _in_float64(question: Question, tokens: Tensor, changed: Tensor, unchanged: Tensor) -> Place | None:
     asked = question._replace(autocast=contextlib.nullcontext)
     with replaced(question.model, Tensor.double):
-        place = _differ(asked.answer(tokens), asked.answer(changed), kept)
+        place = _differ(asked.answer(tokens), asked.answer(changed), unchanged)
     return place if place and place.part > CERTAIN[torch.float64] else None
 
 
-def _in_words(question: Question, tokens: Tensor, changed: Tensor, kept: Tensor, place: Place) -> str:
+def _in_words(question: Question, tokens: Tensor, changed: Tensor, unchanged: Tensor, place: Place) -> str:
     """What sees what: with the other rows as they were, is it still so?"""
-    row, cut = place.row, int(kept[place.row].sum())
+    row, cut = place.row, int(unchanged[place.row].sum())
     alone = tokens.clone()
     alone[row] = changed[row]
-    own = torch.zeros_like(kept)
-    own[row] = kept[row]
+    own = torch.zeros_like(unchanged)
+    own[row] = unchanged[row]
     strength = f"by {place.part:.1e} of its largest value"
     if _differ(question.answer(tokens), question.answer(alone), own) is None:
         return (
@@ -182,10 +182,12 @@ def _in_words(question: Question, tokens: Tensor, changed: Tensor, kept: Tensor,
     )
 
 
-def _differ(before: Tensor, after: Tensor, kept: Tensor) -> Place | None:
+def _differ(before: Tensor, after: Tensor, unchanged: Tensor) -> Place | None:
     """Where what was to be kept differs most; what was not finite to begin with does not count."""
     apart = (after.float() if after.dtype != torch.float64 else after).sub(before).abs().amax(dim=-1)  # (B, T)
-    apart = apart.nan_to_num(nan=math.inf, posinf=math.inf).masked_fill(~(kept & before.isfinite().all(dim=-1)), 0.0)
+    apart = apart.nan_to_num(nan=math.inf, posinf=math.inf).masked_fill(
+        ~(unchanged & before.isfinite().all(dim=-1)), 0.0
+    )
     most = float(apart.max()) if apart.numel() else 0.0
     if most == 0.0:
         return None
@@ -200,20 +202,20 @@ def _differ(before: Tensor, after: Tensor, kept: Tensor) -> Place | None:
 @contextlib.contextmanager
 def replaced(model: torch.nn.Module, make: Make) -> Iterator[None]:
     """With other values in every floating-point parameter and buffer; after that, the same tensors as before."""
-    kept = [(each, each.data) for each in (*model.parameters(), *model.buffers()) if each.is_floating_point()]
+    unchanged = [(each, each.data) for each in (*model.parameters(), *model.buffers()) if each.is_floating_point()]
     try:
-        for each, data in kept:
+        for each, data in unchanged:
             each.data = make(data)
         yield
     finally:
-        for each, data in kept:
+        for each, data in unchanged:
             each.data = data
 
 
 @contextlib.contextmanager
 def _buffers_kept(model: torch.nn.Module) -> Iterator[None]:
     """A pass in training mode may update a running statistic: that of a question must not count."""
-    kept = [
+    unchanged = [
         (module, name, buffer, buffer.clone())
         for module in model.modules()
         for name, buffer in module.named_buffers(recurse=False)
@@ -222,6 +224,6 @@ def _buffers_kept(model: torch.nn.Module) -> Iterator[None]:
         yield
     finally:
         with torch.no_grad():
-            for module, name, buffer, value in kept:
+            for module, name, buffer, value in unchanged:
                 setattr(module, name, buffer)
                 buffer.copy_(value)

@@ -34,7 +34,7 @@ class Bar(Quiet):
             BarColumn(None),
             _Words(self, "state", console, counter + BAR + STATE),
             _Words(self, "speed", console, counter + BAR + STATE + LEFT + SPEED),
-            _Left(console, counter + BAR + STATE + LEFT),
+            _TimeLeft(console, counter + BAR + STATE + LEFT),
             console=console,
             refresh_per_second=2,  # each drawing takes a moment from the cores that train
         )
@@ -92,7 +92,7 @@ class _Words(ProgressColumn):
         return Text(getattr(self._of, self._name) if self._console.width >= self._least else "")
 
 
-class _Left(TimeRemainingColumn):
+class _TimeLeft(TimeRemainingColumn):
     """The time left, on a terminal that is wide enough for it."""
 
     def __init__(self, console: Console, least: int) -> None:

@@ -127,17 +127,17 @@ def alone(device: str = "auto") -> Ranks:
     return Ranks(0, 1, _device(device))
 
 
-def _device(wanted: str) -> torch.device:
+def _device(name: str) -> torch.device:
     import torch
 
-    if wanted == "auto":
-        wanted = "cuda" if torch.cuda.is_available() else "cpu"
-    if wanted == "cuda":
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda":
         if not torch.cuda.is_available():
             raise ConfigError('train.device = "cuda", but torch finds no CUDA device here')
-        wanted = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
-        torch.cuda.set_device(wanted)
-    return torch.device(wanted)
+        name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        torch.cuda.set_device(name)
+    return torch.device(name)
 
 
 @contextlib.contextmanager

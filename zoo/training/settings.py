@@ -105,8 +105,8 @@ class Settings:
             "betas", len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas), "two numbers from 0 to below 1"
         )
 
-    def _check(self, name: str, fits: bool, wanted: str) -> None:
-        check_setting(f"train.{name}", getattr(self, name), fits, wanted)
+    def _check(self, name: str, fits: bool, expected: str) -> None:
+        check_setting(f"train.{name}", getattr(self, name), fits, expected)
 
     def _check_name(self, name: str, known: Iterable[str]) -> None:
         value = getattr(self, name)
