@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from torch import Tensor, nn
 
 from zoo import API_VERSION as API_VERSION
-from zoo.history import History, name_of as name_of
+from zoo.history import History, Projected, name_of as name_of
 from zoo.kernels.attend import Factors, Scores
 from zoo.kernels.blocked_attention import Term
 from zoo.state import State
@@ -23,6 +23,7 @@ __all__ = [
     "ATTENTION",
     "FFN",
     "AttentionInputs",
+    "HeadMixing",
     "Layer",
     "MixingSite",
     "Residual",
@@ -118,8 +119,30 @@ class Residual(Extension):
         return stream + branch
 
 
-class ScoreMixing(Extension):
-    """From this layer's queries and keys, its input and the history to the logits of attention. By default: q kᵀ / √d."""
+class HeadMixing(Extension):
+    """What stands around attending: the projected heads before it, its answer after it. By default: both as they are.
+
+    `normed` (B, T, D) are what was projected, for query, key and value: one tensor three times, unless a residual or a
+    temporal method gives them apart.
+    """
+
+    def project(self, heads: Projected, normed: AttentionInputs, history: History, state: State | None) -> Projected:
+        """The new tokens' heads, before norms, positions and the cache. It may answer with more query heads.
+
+        Query heads are grouped in their order: n times as many as key heads means that the first n share the first one.
+        """
+        return heads
+
+    def output(self, heads: Tensor, normed: AttentionInputs, history: History, state: State | None) -> Tensor:
+        """From what was attended, (B, H′, T, d), to what the output projection gets, (B, H, T, d)."""
+        return heads
+
+
+class ScoreMixing(HeadMixing):
+    """From this layer's queries and keys, its input and the history to the logits of attention. By default: q kᵀ / √d.
+
+    It may mix heads too: its `project` comes after that of the method in the slot for it, its `output` before.
+    """
 
     def forward(self, q: Tensor, k: Tensor, inputs: AttentionInputs, history: History, state: State | None) -> Scores:
         """q (B, H, T, d) and k (B, Hkv, S, d) after positions; the last T of the S keys belong to the queries.
@@ -142,8 +165,21 @@ SLOT_CLASSES: dict[str, type[Extension]] = {  # slot → what its methods build;
     "residual": Residual,
     "score_mixing": ScoreMixing,
     "temporal_mixing": TemporalMixing,
+    "head_mixing": HeadMixing,
 }
 _PLAIN = tuple(SLOT_CLASSES.values())
+
+
+def slot_of(extension: object) -> str | None:
+    """The slot that it was written for: that of the nearest of its base classes; None if it has none of them."""
+    slots = {base: slot for slot, base in SLOT_CLASSES.items()}
+    return next((slots[base] for base in type(extension).__mro__ if base in slots), None)
+
+
+def overrides(extension: Extension, name: str) -> bool:
+    """Whether its class has a method of its own where the base class of its slot has a default."""
+    slot = slot_of(extension)
+    return slot is not None and getattr(type(extension), name) is not getattr(SLOT_CLASSES[slot], name)
 
 
 def is_plain(extension: Extension) -> bool:

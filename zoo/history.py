@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zoo.kernels.attend import Scores
     from zoo.state import State
 
-__all__ = ["READABLE", "Block", "Current", "Heads", "History"]
+__all__ = ["READABLE", "Block", "Current", "Heads", "History", "Projected"]
 
 
 class Reader(Protocol):
@@ -57,6 +57,9 @@ READABLE = {
     "heads": "history.heads: the queries and keys of each layer below, before any mixing of scores",
     "scores": "history.scores: what each layer below attended with, unmasked",
     "blocks": "history.blocks: the layers below, to run them again",
+    "stream": "history.streams: the stream under the first layer, and as each layer below left it",
+    "projected": "history.projected: each layer's own queries, keys and values, before any mixing of heads",
+    "tokens": "history.tokens: the ids of the tokens of this pass",
 }
 
 
@@ -67,11 +70,20 @@ class Heads(NamedTuple):
     k: Tensor  # (B, Hkv, S, d)
 
 
+class Projected(NamedTuple):
+    """The new tokens' queries, keys and values as they were projected, before any norm, position or cache."""
+
+    q: Tensor  # (B, T, H, d)
+    k: Tensor  # (B, T, Hkv, d)
+    v: Tensor  # (B, T, Hkv, d)
+
+
 class Pattern(NamedTuple):
     """How a layer attended: its scores, and the heads they were made of."""
 
     scores: Scores
     heads: Heads
+    projected: Projected | None = None  # None where nobody reads it
 
 
 class Record(NamedTuple):
@@ -81,6 +93,7 @@ class Record(NamedTuple):
     input: Tensor
     attention: Tensor
     ffn: Tensor
+    stream: Tensor  # as the block left it
     pattern: Pattern | None  # None where no attention took place
 
 
@@ -107,6 +120,8 @@ class Below(NamedTuple):
     heads: tuple[Heads, ...] = ()
     scores: tuple[Scores, ...] = ()
     blocks: tuple[Block, ...] = ()
+    streams: tuple[Tensor, ...] = ()
+    projected: tuple[Projected, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -119,6 +134,7 @@ class History:
     state: State | None = None  # of decoding, for an extension that keeps something of its own
     now: Current | None = None
     reader: Reader | None = None  # who may look at no more than it declares; None: the core
+    ids: Tensor | None = None  # of the tokens, where somebody reads them
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -161,6 +177,22 @@ class History:
         return self.below.blocks
 
     @property
+    def streams(self) -> tuple[Tensor, ...]:
+        self._check("stream")
+        return self.below.streams
+
+    @property
+    def projected(self) -> tuple[Projected, ...]:
+        self._check("projected")
+        return self.below.projected
+
+    @property
+    def tokens(self) -> Tensor:
+        self._check("tokens")
+        assert self.ids is not None, "the tokens are kept where an extension declares that it reads them"
+        return self.ids
+
+    @property
     def current(self) -> Current:
         assert self.now is not None, "no layer is under way"
         return self.now
@@ -168,6 +200,11 @@ class History:
     def _check(self, name: str) -> None:
         if self.reader is not None and name not in self.reader.reads and not _reads_inside(self.reader, name):
             raise UndeclaredRead(_undeclared(self.reader, name))
+
+    def opened(self, stream: Tensor, tokens: Tensor) -> History:
+        """The history under the first layer: the stream as it is opened there, and the ids of the tokens."""
+        ids = tokens if "tokens" in self.reads else None
+        return replace(self, below=Below(streams=(stream,) if "stream" in self.reads else ()), ids=ids)
 
     def read_by(self, reader: Reader) -> History:
         """The view of one extension."""
@@ -179,18 +216,25 @@ class History:
 
     def after(self, record: Record) -> History:
         """The history with one layer more: what a layer above this block sees."""
-        keep, below = self.reads, self.below
+        keep, below, pattern = self.reads, self.below, record.pattern
         longer = Below(
             inputs=(*below.inputs, record.input) if "input" in keep else (),
             attention=(*below.attention, record.attention) if "attention" in keep else (),
             ffn=(*below.ffn, record.ffn) if "ffn" in keep else (),
             attention_sum=_add(below.attention_sum, record.attention) if "attention_sum" in keep else None,
             ffn_sum=_add(below.ffn_sum, record.ffn) if "ffn_sum" in keep else None,
-            heads=(*below.heads, record.pattern.heads) if "heads" in keep and record.pattern else (),
-            scores=(*below.scores, record.pattern.scores) if "scores" in keep and record.pattern else (),
+            heads=(*below.heads, *_of(pattern, "heads")) if "heads" in keep else (),
+            scores=(*below.scores, *_of(pattern, "scores")) if "scores" in keep else (),
             blocks=(*below.blocks, record.block) if "blocks" in keep else (),
+            streams=(*below.streams, record.stream) if "stream" in keep else (),
+            projected=(*below.projected, *_of(pattern, "projected")) if "projected" in keep else (),
         )
-        return History(self.embedding, keep, longer, self.state)
+        return History(self.embedding, keep, longer, self.state, ids=self.ids)
+
+
+def _of(pattern: Pattern | None, name: str) -> tuple[Any, ...]:
+    """What a layer's attention leaves for those above; nothing where none took place."""
+    return () if pattern is None else (getattr(pattern, name),)
 
 
 def _reads_inside(reader: Reader, name: str) -> bool:

@@ -11,6 +11,7 @@ TITLES = {  # what a method in the slot decides
     "residual": "how sublayers read from and write to the stream",
     "score_mixing": "what attention attends with",
     "temporal_mixing": "how a token is mixed with its predecessors",
+    "head_mixing": "the projected heads, and what they answer",
 }
 SLOTS = tuple(TITLES)
 GROUPS = {f"zoo.{slot}": slot for slot in SLOTS}

@@ -31,7 +31,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from zoo.errors import PluginError
 from zoo.extension import ScoreMixing
-from zoo.kernels.attend import Dense
+from zoo.kernels.attend import Dense, Factors, dense_of, fuses
 from zoo.kernels.layer_tail import recompute
 from zoo.model.language_model import LanguageModel
 
@@ -196,6 +196,8 @@ def counting(built: LanguageModel, rows: int | None = None) -> Iterator[Counter]
     counter = Counter()
 
     def look(module: nn.Module, args: object, answer: object) -> object:
+        if isinstance(answer, Factors) and answer.null is not None and not fuses(answer, answer.terms[0].q):
+            answer = dense_of(answer)
         if not isinstance(answer, Dense):
             return answer
         counter.dense = True

@@ -15,19 +15,27 @@ from torch.utils.checkpoint import checkpoint
 
 from zoo.kernels.blocked_attention import Term, attend_by_rows
 from zoo.kernels.grouped_heads import repeat_heads
+from zoo.kernels.null_logit import attend_null, is_fused
 from zoo.kernels.shared_pattern import attend_shared, shares
 
 
 class Factors(NamedTuple):
-    """The sum of the terms. No T×T matrix of it is ever kept."""
+    """The sum of the terms. No T×T matrix of it is ever kept.
+
+    `null` is a logit that takes part in the softmax and carries no value: a tensor that broadcasts against (B, H, T, 1),
+    such as (H, 1, 1). A row may then attend to less than its whole past.
+    """
 
     terms: tuple[Term, ...]
+    null: Tensor | None = None
 
 
 class Dense(NamedTuple):
     """Scores that do not factor: `block(first, last, keys, *tables)` answers (B, H, last − first, keys) for those rows.
 
     `tables` (…, T, S) are handed over cut to the rows of the block: they are cut once, not sliced anew.
+    With `weights`, the block answers what is attended with instead of logits: no softmax follows, and the future counts 0,
+    whatever the block says of it. `past_only` is the mask that its own softmax needs.
     """
 
     block: Callable[..., Tensor]
@@ -35,6 +43,7 @@ class Dense(NamedTuple):
     num_keys: int  # S
     tables: tuple[Tensor, ...] = ()
     rows_at_once: int = 128  # the most that `block` is asked for
+    weights: bool = False
 
 
 Scores = Factors | Dense
@@ -46,6 +55,8 @@ def attend(scores: Scores, v: Tensor, dropout: float = 0.0) -> Tensor:
     """softmax(mask(scores)) v: (B, H, T, d), for v (B, Hkv, S, d). Query row r is at position S − T + r."""
     if isinstance(scores, Dense):
         return _attend_dense(scores, v, dropout)
+    if scores.null is not None:
+        return _attend_null(scores, scores.null, v, dropout)
     if len(scores.terms) == 1:
         return _attend_fused(*scores.terms[0], v, dropout)
     if v.device.type != "cpu" or torch.compiler.is_compiling():
@@ -62,15 +73,19 @@ def _weighted(x: Tensor, weight: float | Tensor) -> Tensor:
     return x if weight == 1.0 else x * weight
 
 
+def _scaled(term: Term) -> tuple[Tensor, Tensor, float]:
+    """Weighted queries and keys, and a scale of their product: where both weights are numbers, nothing is copied."""
+    q, k, query, key = term
+    if isinstance(query, float) and isinstance(key, float):
+        return q, k, query * key
+    return _weighted(q, query), _weighted(k, key), 1.0
+
+
 def _attend_fused(
     q: Tensor, k: Tensor, query: float | Tensor, key: float | Tensor, v: Tensor, dropout: float
 ) -> Tensor:
     """Attend with one term, by torch's fused kernel, or by the one for patterns that many layers share."""
-    scale = 1.0
-    if isinstance(query, float) and isinstance(key, float):
-        scale = query * key
-    else:
-        q, k = _weighted(q, query), _weighted(k, key)
+    q, k, scale = _scaled(Term(q, k, query, key))
     if not dropout and shares(q, k, v):
         return attend_shared(q, k, v, scale)
     length, keys, groups = q.size(2), k.size(2), q.size(1) // k.size(1)
@@ -111,6 +126,45 @@ def _joined(scores: Factors) -> Term:
     )
 
 
+def _attend_null(scores: Factors, null: Tensor, v: Tensor, dropout: float) -> Tensor:
+    """Attend with a null logit: by the fused kernel where it can, else by blocks of rows."""
+    if fuses(scores, v) and not dropout:
+        q, k, scale = _scaled(scores.terms[0])
+        return attend_null(q, k, v, null, scale)
+    return _attend_dense(dense_of(scores), v, dropout)
+
+
+def fuses(scores: Factors, v: Tensor) -> bool:
+    """Whether the fused kernel attends with these factors and their null logit."""
+    return len(scores.terms) == 1 and is_fused(scores.terms[0].q, scores.terms[0].k, v)
+
+
+def dense_of(scores: Factors) -> Dense:
+    """Factors with a null logit as weights that a block of rows is made of at a time."""
+    terms = [(_weighted(term.q, term.query), _weighted(term.k, term.key)) for term in scores.terms]
+    (batch, heads, rows, _), (kv_heads, keys) = terms[0][0].shape, terms[0][1].shape[1:3]
+    assert scores.null is not None
+    null = scores.null.expand(batch, heads, rows, 1)
+
+    def block(first: int, last: int, seen: int) -> Tensor:
+        total: Tensor | None = None
+        for q, k in terms:
+            grouped = q[:, :, first:last].unflatten(1, (kv_heads, -1)).flatten(2, 3)
+            part = grouped @ k[:, :, :seen].mT
+            total = part if total is None else total + part
+        assert total is not None
+        logits = past_only(total.unflatten(2, (heads // kv_heads, -1)).flatten(1, 2))
+        return torch.cat([null[:, :, first:last].to(logits.dtype), logits], dim=-1).softmax(dim=-1)[..., 1:]
+
+    return Dense(block, rows, keys, weights=True)
+
+
+def past_only(scores: Tensor, fill: float = float("-inf")) -> Tensor:
+    """A block of scores (…, rows, keys) with `fill` where a key is ahead of its row; the last row sees all keys."""
+    rows, keys = scores.shape[-2:]
+    return scores.masked_fill(torch.ones(rows, keys, dtype=torch.bool, device=scores.device).triu(keys - rows + 1), fill)
+
+
 def _hide_future(scores: Tensor, first: int, offset: int) -> Tensor:
     """Mask (…, rows, keys) in place, for rows from `first` and keys up to the last row's own."""
     rows = scores.size(-2)
@@ -126,8 +180,8 @@ def _attend_dense(scores: Dense, v: Tensor, dropout: float) -> Tensor:
     def rows(first: int, last: int, *tables: Tensor) -> Tensor:
         block = scores.block(first, last, offset + last, *tables)  # (B, H, rows, keys)
         groups = block.size(1) // v.size(1)
-        ahead = torch.ones(last - first, offset + last, dtype=torch.bool, device=v.device).triu(offset + first + 1)
-        weights = F.dropout(block.masked_fill(ahead, float("-inf")).softmax(dim=-1), dropout, dropout > 0)
+        weights = past_only(block, 0.0).to(v.dtype) if scores.weights else past_only(block).softmax(dim=-1)
+        weights = F.dropout(weights, dropout, dropout > 0)
         mixed = weights.unflatten(1, (-1, groups)).flatten(2, 3) @ v[:, :, : offset + last]
         return mixed.unflatten(2, (groups, -1)).flatten(1, 2)
 

@@ -55,7 +55,12 @@ class Block(nn.Module):
         self.residual: Residual = extensions["residual"]
         self.attention_norm = RMSNorm(layer.width, layer.norm_eps)
         self.attention = Attention(
-            layer, extensions["score_mixing"], positions=positions, qk_norm=qk_norm, dropout=dropout
+            layer,
+            extensions["score_mixing"],
+            extensions["head_mixing"],
+            positions=positions,
+            qk_norm=qk_norm,
+            dropout=dropout,
         )
         self.temporal_mixing: TemporalMixing = extensions["temporal_mixing"]
         self.ffn_norm = RMSNorm(layer.width, layer.norm_eps)
@@ -73,7 +78,8 @@ class Block(nn.Module):
         y = self.residual.read(FFN, stream if self.parallel else after, history)
         assert isinstance(y, Tensor)
         f = self.feed_forward(y, state)
-        return self.residual.write(FFN, after, f, history), Record(self, inputs.query, a, f, pattern)
+        left = self.residual.write(FFN, after, f, history)
+        return left, Record(self, inputs.query, a, f, left, pattern)
 
     def attend(self, inputs: AttentionInputs, history: History, state: State | None) -> tuple[Tensor, Pattern | None]:
         """The attention sublayer, or what takes its place."""
@@ -81,7 +87,7 @@ class Block(nn.Module):
             normed = self.attention_input(inputs.query, state)
             if self.mixes("attention"):
                 return self.dropped(self.mixed("attention", normed, state)), None
-            a, pattern = self.attention(normed, inputs, history, state)
+            a, pattern = self.attention(AttentionInputs(normed, normed, normed), inputs, history, state)
         else:
             if self.mixes("attention"):
                 raise ConfigError("separate inputs for query, key and value have no place where nothing attends")

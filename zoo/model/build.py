@@ -10,7 +10,19 @@ import gin
 import torch
 
 from zoo.errors import ConfigError, SettingError, check_setting
-from zoo.extension import SLOT_CLASSES, Extension, Layer, Residual, ScoreMixing, TemporalMixing, attach_name, name_of
+from zoo.extension import (
+    SLOT_CLASSES,
+    Extension,
+    HeadMixing,
+    Layer,
+    Residual,
+    ScoreMixing,
+    TemporalMixing,
+    attach_name,
+    is_plain,
+    name_of,
+    slot_of,
+)
 from zoo.history import check_reads
 from zoo.model import room
 from zoo.model.block import Block
@@ -46,6 +58,7 @@ def model(
     residual: Callable[..., Residual] | None = None,
     score_mixing: Callable[..., ScoreMixing] | None = None,
     temporal_mixing: Callable[..., TemporalMixing] | None = None,
+    head_mixing: Callable[..., HeadMixing] | None = None,
     seed: int = 0,
 ) -> LanguageModel:
     """A language model. `depth` is the dial: width = depth · aspect, heads of width `aspect`, an FFN of 8/3 the width.
@@ -73,6 +86,7 @@ def model(
     residual: the method in the residual slot, as @residual.ID; None: the plain residual.
     score_mixing: the method in the score-mixing slot, as @score_mixing.ID; None: plain attention.
     temporal_mixing: the method in the temporal-mixing slot, as @temporal_mixing.ID; None: none.
+    head_mixing: the method in the head-mixing slot, as @head_mixing.ID; None: none.
     seed: the seed of the first weights; where it is not bound, a run takes `train.seed`.
     """
     given = locals()
@@ -201,9 +215,9 @@ def _build(slot: str, factory: Callable[..., Extension], layer: Layer, seed: int
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed_of(seed, f"{slot}.{layer.index}"))  # torch.manual_seed is slow
         built = factory(layer)
-    base = SLOT_CLASSES[slot]
-    if not isinstance(built, base):
-        raise ConfigError(f"model.{slot}: the method built a {type(built).__name__}, not a {base.__name__}")
+    if slot_of(built) != slot:
+        base = SLOT_CLASSES[slot].__name__
+        raise ConfigError(f"model.{slot}: the method built a {type(built).__name__}, not a {base}")
     attach_name(built, factory)
     check_reads(built.reads, f"model.{slot}: {name_of(built)}")
     return built
@@ -211,11 +225,16 @@ def _build(slot: str, factory: Callable[..., Extension], layer: Layer, seed: int
 
 def check_composition(block: Block, has_scores: bool) -> None:
     """Refuse what makes no sense together, before anything is trained."""
-    residual, mixing = block.residual, block.temporal_mixing
+    residual, mixing, attention = block.residual, block.temporal_mixing, block.attention
     if block.mixes("attention"):
         if has_scores:
             raise ConfigError(
-                f"{name_of(block.attention.score_mixing)} has no scores to mix: the temporal_mixing method"
+                f"{name_of(attention.score_mixing)} has no scores to mix: the temporal_mixing method"
+                f" {name_of(mixing)} stands in place of attention"
+            )
+        if not is_plain(attention.head_mixing):
+            raise ConfigError(
+                f"{name_of(attention.head_mixing)} has no heads to mix: the temporal_mixing method"
                 f" {name_of(mixing)} stands in place of attention"
             )
         if residual.reads & {"scores", "blocks"}:
@@ -223,7 +242,13 @@ def check_composition(block: Block, has_scores: bool) -> None:
                 f"the residual method {name_of(residual)} runs earlier layers again with their attention pattern,"
                 f" but the temporal_mixing method {name_of(mixing)} stands in place of attention, so there is none"
             )
-    if residual.widens and "blocks" in block.attention.score_mixing.reads | residual.reads:
+    again = [part for part in (residual, attention.score_mixing, attention.head_mixing) if "blocks" in part.reads]
+    if again and residual.widens:
         raise ConfigError(
             f"{name_of(residual)} widens the stream, and a method that runs layers again needs the plain one"
+        )
+    if again and (heads := [*attention.mixes_projected, *attention.mixes_output]):
+        raise ConfigError(
+            f"{name_of(again[0])} runs earlier layers again, attending to values of its own, and {name_of(heads[0])}"
+            " changes what a layer attends to, or what it makes of it"
         )

@@ -42,7 +42,7 @@ class LanguageModel(CausalLM):
         self.notes: tuple[str, ...] = ()  # what its methods changed outside of it while they were built
         self.reads = frozenset[str]().union(*(e.reads for e in self.extensions()))
         self.refuses = sorted({name_of(part) for part in self.all_parts() if not _decodes(part)})
-        self._run_stack: Callable[[Tensor, State | None], Tensor] = self._stack
+        self._run_stack: Callable[[Tensor, Tensor, State | None], Tensor] = self._stack
 
     def forward(
         self,
@@ -89,19 +89,20 @@ class LanguageModel(CausalLM):
         embedding = F.dropout(self.embed(tokens), self.dropout, self.training and self.dropout > 0)
         # Decoding is not compiled: every length is another graph.
         run = self._run_stack if state is None else self._stack
-        return self.norm(run(embedding, state))
+        return self.norm(run(embedding, tokens, state))
 
-    def _stack(self, embedding: Tensor, state: State | None) -> Tensor:
+    def _stack(self, embedding: Tensor, tokens: Tensor, state: State | None) -> Tensor:
         """The hidden state after all layers."""
-        stream, history = self._opened(embedding, state)
+        stream, history = self._opened(embedding, tokens, state)
         saving = self.checkpoint_activations and self.training and state is None
         for block in self.layers:
             stream, history = self._step(block, stream, history, saving)
         return self._residual(-1).close(stream)
 
-    def _opened(self, embedding: Tensor, state: State | None) -> tuple[Tensor, History]:
+    def _opened(self, embedding: Tensor, tokens: Tensor, state: State | None) -> tuple[Tensor, History]:
         """The stream under the first layer, and a history without any."""
-        return self._residual(0).open(embedding), History(embedding, self.reads, state=state)
+        stream = self._residual(0).open(embedding)
+        return stream, History(embedding, self.reads, state=state).opened(stream, tokens)
 
     def _step(self, block: nn.Module, stream: Tensor, history: History, saving: bool) -> tuple[Tensor, History]:
         """The stream after a block, and the history with the block in it: the only place where a history grows."""
@@ -157,7 +158,7 @@ class LanguageModel(CausalLM):
         """
         embedding = F.dropout(self.embed(tokens), self.dropout, self.training and self.dropout > 0)
         yield "embedding", embedding
-        stream, history = self._opened(embedding, None)
+        stream, history = self._opened(embedding, tokens, None)
         yield "opened stream {residual}", stream
         for number, block in enumerate(self.layers, start=1):
             assert isinstance(block, Block)

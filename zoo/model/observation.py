@@ -28,6 +28,8 @@ def observed(block: Block) -> Iterator[Answers]:
 
         note(block.residual, "read", lambda site: READ[site])
         note(block.temporal_mixing, "forward", lambda _: "temporal mixing {temporal_mixing}")
+        note(block.attention.head_mixing, "project", lambda _: "projected heads {head_mixing}")
+        note(block.attention.head_mixing, "output", lambda _: "attended heads {head_mixing}")
         note(block, "attend", lambda _: "attention {score_mixing}")
         note(block.residual, "write", lambda site: WRITTEN[site])
         note(block, "feed_forward", lambda _: "ffn")

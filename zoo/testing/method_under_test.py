@@ -15,7 +15,7 @@ from torch import Tensor
 
 from zoo import history
 from zoo.errors import PluginError, nearest
-from zoo.extension import SLOT_CLASSES, Extension, Layer, called
+from zoo.extension import Extension, Layer, called, slot_of
 from zoo.model.build import model
 from zoo.model.language_model import LanguageModel
 from zoo.plugins.registry import installed
@@ -90,10 +90,10 @@ def _slot_of(factory: Factory, settings: Mapping[str, Any]) -> str:
     )
     with contained():
         built = factory(layer, **settings)
-    for slot, kind in SLOT_CLASSES.items():
-        if isinstance(built, kind):
-            return slot
-    raise PluginError(f"{factory!r} built a {type(built).__name__}, which is none of {', '.join(SLOTS)}")
+    slot = slot_of(built)
+    if slot is None:
+        raise PluginError(f"{factory!r} built a {type(built).__name__}, which is none of {', '.join(SLOTS)}")
+    return slot
 
 
 # --- models and inputs

@@ -56,7 +56,9 @@ RANDOM_STATES: dict[str, Callable[[], Any]] = {
 CALLS = {  # slot → the calls of a method in it → the names of their arguments, as its base class has them
     slot: {
         name: tuple(inspect.signature(call).parameters)[1:]
-        for name, call in vars(base).items()
+        for owner in base.__mro__
+        if issubclass(owner, Extension) and owner is not Extension
+        for name, call in vars(owner).items()
         if inspect.isfunction(call) and not name.startswith("_")
     }
     for slot, base in SLOT_CLASSES.items()
