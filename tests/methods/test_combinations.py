@@ -60,7 +60,7 @@ def test_a_sample_of_pairs_works(part: int) -> None:
 @pytest.mark.parametrize("part", range(3))
 def test_a_sample_of_triples_works(part: int) -> None:
     draw = random.Random(part)
-    by_slot = [[method for method in METHODS if method.slot == slot] for slot in SLOTS]
+    by_slot = [among for slot in SLOTS if (among := [method for method in METHODS if method.slot == slot])]
     worked = refused = 0
     while worked < 10:
         triple = [draw.choice(among) for among in by_slot]

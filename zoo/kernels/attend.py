@@ -162,7 +162,9 @@ def dense_of(scores: Factors) -> Dense:
 def past_only(scores: Tensor, fill: float = float("-inf")) -> Tensor:
     """A block of scores (…, rows, keys) with `fill` where a key is ahead of its row; the last row sees all keys."""
     rows, keys = scores.shape[-2:]
-    return scores.masked_fill(torch.ones(rows, keys, dtype=torch.bool, device=scores.device).triu(keys - rows + 1), fill)
+    return scores.masked_fill(
+        torch.ones(rows, keys, dtype=torch.bool, device=scores.device).triu(keys - rows + 1), fill
+    )
 
 
 def _hide_future(scores: Tensor, first: int, offset: int) -> Tensor:
