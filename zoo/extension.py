@@ -7,8 +7,10 @@ marks its parameters with `hint`, and declares in `reads` what it wants to find 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from torch import Tensor, nn
@@ -24,8 +26,10 @@ __all__ = [
     "FFN",
     "AttentionInputs",
     "HeadMixing",
+    "InnerSite",
     "Layer",
     "MixingSite",
+    "OuterSite",
     "Residual",
     "ScoreMixing",
     "Site",
@@ -38,7 +42,9 @@ Site = Literal["attention", "ffn"]
 ATTENTION: Site = "attention"
 FFN: Site = "ffn"
 
-MixingSite = Literal["ffn", "attention_input", "attention"]
+MixingSite = Literal["ffn", "attention_input", "attention"]  # in every layer, on (B, T, D)
+InnerSite = Literal["qkv", "ffn_inner"]  # in every layer, on a joined product
+OuterSite = Literal["embedding", "output"]  # once in a model: under the first layer, and after the last
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,12 @@ class Layer:
     max_length: int
     parallel: bool  # the host: the FFN reads the block's input
     norm_eps: float
+    init_std: float = 0.02  # of the model's first weights
+
+    @property
+    def out_std(self) -> float:
+        """The deviation at the start of the model's weights that write to the stream."""
+        return self.init_std / math.sqrt(2 * self.num_layers)
 
     @property
     def number(self) -> int:
@@ -83,14 +95,21 @@ class Extension(nn.Module):
     exact_gradient: bool = True  # backward gives forward's derivative; False with stopped or straight-through gradients
     idle: frozenset[str] = frozenset()  # parameters that get no gradient in this layer, by their names
     starts_as: str | None = None  # freshly built it computes what this method does (an id), or "baseline"
+    rotary: bool = True  # False: this layer's attention has no rotary positions, whatever the model has
+    start_scale: Mapping[str, float] = MappingProxyType(
+        {}
+    )  # core weight (see STARTS) → what its start is multiplied by
 
     def probes(self) -> dict[str, Tensor]:
         """The learned quantities worth watching in this layer: gates, skip weights, layer weights."""
         return {}
 
 
+STARTS = ("q", "k", "v", "out", "gate", "up", "down")  # the core's matrices of a layer, as `start_scale` names them
+
+
 class AttentionInputs(NamedTuple):
-    """Separate inputs for query, key and value, where a residual method wants them."""
+    """Separate inputs for query, key and value, where a residual or a temporal method wants them."""
 
     query: Tensor
     key: Tensor
@@ -101,6 +120,7 @@ class Residual(Extension):
     """How sublayers read from and write to the stream. By default: x, and x + branch."""
 
     widens: bool = False  # the stream between open and close is not (B, T, D)
+    prenorm: bool = True  # False: the block has no norms, and its sublayers get what `read` answers
 
     def open(self, embedding: Tensor) -> Tensor:
         """From the embedding to the stream: called on the first layer's extension."""
@@ -153,12 +173,30 @@ class ScoreMixing(HeadMixing):
 
 
 class TemporalMixing(Extension):
-    """Causal mixing of a sequence (B, T, D) with its own past, at a site. By default: none."""
+    """Causal mixing of a sequence (B, T, D) with its own past, at one site or several. By default: none."""
 
-    site: MixingSite = "ffn"
+    site: MixingSite | InnerSite | OuterSite = "ffn"
 
-    def forward(self, u: Tensor, state: State | None) -> Tensor:
+    def at(self, site: MixingSite | InnerSite | OuterSite) -> TemporalMixing | None:
+        """What mixes at `site`: itself or a module inside it, None for nothing. Asked once, when the block is built.
+
+        `embedding` is asked of the first layer's extension alone, `output` of the last layer's.
+        """
+        return self if site == self.site else None
+
+    def forward(self, u: Tensor, state: State | None) -> Tensor | AttentionInputs:
+        """The mixed u. At the site `attention_input` it may give query, key and value inputs of their own."""
         return u
+
+    def inner(self, x: Tensor, u: Tensor, state: State | None) -> Tensor:
+        """At a site inside a sublayer: the joined product x (B, T, n) of its input u (B, T, D), mixed.
+
+        `qkv`: queries, keys and values after their norms and before positions, n = (H + 2 Hkv) d.
+        `ffn_inner`: gate and up before the activation, n = 2 F.
+        """
+        answer = self(x, state)
+        assert isinstance(answer, Tensor)
+        return answer
 
 
 SLOT_CLASSES: dict[str, type[Extension]] = {  # slot → what its methods build; an instance of the class itself is plain

@@ -155,7 +155,7 @@ def test_this_interface_or_none_is_fine(site: Site, declaration: str) -> None:
 def test_the_interface_has_one_version() -> None:
     from zoo import extension
 
-    assert zoo.API_VERSION == extension.API_VERSION == (1, 1)
+    assert zoo.API_VERSION == extension.API_VERSION == (1, 2)
 
 
 # --- from end to end

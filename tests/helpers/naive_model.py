@@ -62,7 +62,7 @@ class Naive:
         )
         self.projected.append((q, k, v))
         q, k, v = self.heads(m, q, k, v, u)
-        q, k = self.turned(q), self.turned(k)
+        q, k = self.turned(m, q), self.turned(m, k)
         groups = q.size(2) // k.size(2)
         k, v = k.repeat_interleave(groups, dim=2), v.repeat_interleave(groups, dim=2)
         scores = torch.einsum("bthd,bshd->bhts", q, k) / self.layer.head_dim**0.5
@@ -73,8 +73,8 @@ class Naive:
     def heads(self, m: int, q: Tensor, k: Tensor, v: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return q, k, v
 
-    def turned(self, x: Tensor) -> Tensor:
-        positions = self.blocks[0].attention.positions
+    def turned(self, m: int, x: Tensor) -> Tensor:
+        positions = self.blocks[m - 1].attention.positions
         if not isinstance(positions, Rotary):
             return x
         d = self.layer.head_dim

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pytest
 import torch
-from helpers import small_methods as small
+from helpers import small_methods as small, small_sites as sites
 from helpers.naive_model import Naive
 from helpers.random_models import VOCAB, random_model, tokens
 
@@ -20,6 +21,7 @@ class Example(NamedTuple):
     slot: str
     method: Callable[..., Extension]
     naive: type[Naive]
+    others: Mapping[str, Callable[..., Extension]] = MappingProxyType({})  # in other slots
 
 
 EXAMPLES = {
@@ -31,6 +33,14 @@ EXAMPLES = {
     "weights": Example("score_mixing", small.MixedWeights, small.NaiveMixedWeights),
     "null": Example("score_mixing", small.Sink, small.NaiveSink),
     "null of a sum": Example("score_mixing", preset(small.Sink, twice=True), small.NaiveSink),
+    "no pre-norm": Example("residual", sites.PostNorm, sites.NaivePostNorm),
+    "no rotary positions": Example("score_mixing", sites.Unturned, sites.NaiveUnturned),
+    "sites": Example("temporal_mixing", sites.Shifts, sites.NaiveShifts),
+    "three inputs": Example("temporal_mixing", sites.ThreeInputs, sites.NaiveThreeInputs),
+    "some layers": Example("temporal_mixing", sites.every_other, sites.NaiveEveryOther),
+    "scores of some layers": Example(
+        "temporal_mixing", sites.every_other, sites.NaiveScoreSum, {"score_mixing": sites.ScoreSum}
+    ),
 }
 
 
@@ -38,8 +48,8 @@ EXAMPLES = {
 @pytest.mark.parametrize("kv_heads", [4, 2])
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_method_computes_its_formula(name: str, kv_heads: int, parallel: bool) -> None:
-    slot, method, naive = EXAMPLES[name]
-    built = random_model(depth=3, num_kv_heads=kv_heads, parallel=parallel, **{slot: method})
+    slot, method, naive, others = EXAMPLES[name]
+    built = random_model(depth=4, num_kv_heads=kv_heads, parallel=parallel, **{slot: method}, **others)
     inputs, parameters = tokens(2, 7), list(built.parameters())
     ours, theirs = built(inputs), naive(built, slot).logits(inputs)
     torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
@@ -55,9 +65,9 @@ def test_a_method_computes_its_formula(name: str, kv_heads: int, parallel: bool)
 KIT = ["builds", "pure", "causal", "rows", "cached", "gradients", "derivative", "layout", "types", "saved", "moved"]
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if not EXAMPLES[name].others])
 def test_a_method_has_every_property(name: str) -> None:
-    slot, method, _ = EXAMPLES[name]
+    slot, method, *_ = EXAMPLES[name]
     check(method, slot, only=[*KIT, "checkpointed", "compiled"]).verify()
 
 

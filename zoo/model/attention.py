@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.errors import ConfigError
-from zoo.extension import AttentionInputs, HeadMixing, Layer, ScoreMixing, is_plain, name_of, overrides
+from zoo.extension import AttentionInputs, HeadMixing, Layer, ScoreMixing, TemporalMixing, is_plain, name_of, overrides
 from zoo.history import Heads, History, Pattern, Projected
 from zoo.kernels.attend import attend
 from zoo.kernels.products import scaled_matrix
@@ -50,6 +50,7 @@ class Attention(nn.Module):
         positions: Positions,
         qk_norm: bool,
         dropout: float,
+        qkv_mixing: TemporalMixing | None = None,
     ) -> None:
         super().__init__()
         self.heads = (layer.num_heads, layer.num_kv_heads, layer.num_kv_heads)
@@ -62,6 +63,7 @@ class Attention(nn.Module):
         self.k_norm = RMSNorm(layer.head_dim, layer.norm_eps) if qk_norm else None
         self.score_mixing = score_mixing
         self.head_mixing = head_mixing
+        self.mixes_qkv = (qkv_mixing,) if qkv_mixing is not None else ()  # a module of the block's, not of this one
         # Asked once, here: whoever overrides nothing pays nothing.
         self.mixes_projected = tuple(m for m in (head_mixing, score_mixing) if overrides(m, "project"))
         self.mixes_output = tuple(m for m in (score_mixing, head_mixing) if overrides(m, "output"))
@@ -71,6 +73,8 @@ class Attention(nn.Module):
     ) -> tuple[Tensor, Pattern]:
         """`normed` is what is projected; `inputs` the same before the norm, for score mixing."""
         joined, own = self.project(normed, history, state)
+        for mixing in self.mixes_qkv:
+            joined = self.mixed(mixing, joined, normed.query, state)
         q, k, v = self.placed(joined, state)  # (B, H, T, d), (B, Hkv, S, d)
         if history.reads & {"heads", "scores"}:  # later layers read them again, head by head
             q, k = share_gradients(q.contiguous(), k.contiguous())
@@ -78,8 +82,8 @@ class Attention(nn.Module):
         view = history if is_plain(self.score_mixing) else history.read_by(self.score_mixing)
         scores = self.score_mixing(q, k, inputs, view, state)
         answer = attend(scores, v, self.dropout if self.training else 0.0)
-        for mixing in self.mixes_output:
-            answer = mixing.output(answer, normed, history.read_by(mixing), state)
+        for heads in self.mixes_output:
+            answer = heads.output(answer, normed, history.read_by(heads), state)
         if answer.size(1) != self.heads[0]:
             raise ConfigError(self._too_many(answer.size(1)))
         return self.join(answer), Pattern(scores, Heads(q, k), own)
@@ -110,6 +114,16 @@ class Attention(nn.Module):
             return joined
         q, k, v = joined.apart(self.head_dim)
         return Joined.of(Projected(self.q_norm(q), self.k_norm(k), v), v.dtype)
+
+    def mixed(self, mixing: TemporalMixing, joined: Joined, u: Tensor, state: State | None) -> Joined:
+        """Queries, keys and values of the new tokens, mixed with the past."""
+        if joined.counts != self.heads:
+            raise ConfigError(
+                f"{name_of(mixing)} mixes the joined queries, keys and values of {sum(self.heads)} heads, and"
+                f" {' and '.join(map(name_of, self.mixes_projected))} leaves {sum(joined.counts)}"
+            )
+        # A copy: turning is done in place, and the mixing may keep what it was given, or what it answers.
+        return joined._replace(product=mixing.inner(joined.product, u, state).clone())
 
     def placed(self, joined: Joined, state: State | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of the new tokens, at their positions; keys and values of all so far."""

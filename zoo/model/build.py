@@ -7,30 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import Literal, get_args
 
 import gin
-import torch
 
-from zoo.errors import ConfigError, SettingError, check_setting
-from zoo.extension import (
-    SLOT_CLASSES,
-    Extension,
-    HeadMixing,
-    Layer,
-    Residual,
-    ScoreMixing,
-    TemporalMixing,
-    attach_name,
-    is_plain,
-    name_of,
-    slot_of,
-)
-from zoo.history import check_reads
+from zoo.errors import SettingError, check_setting
+from zoo.extension import Extension, HeadMixing, Layer, Residual, ScoreMixing, TemporalMixing
 from zoo.model import room
 from zoo.model.block import Block
-from zoo.model.initialise import initialise, seed_of
+from zoo.model.extensions import build_extensions
+from zoo.model.initialise import initialise
 from zoo.model.language_model import DEEPEST, WIDEST, LanguageModel
 from zoo.model.positions import NoPositions, Positions, Rotary
 from zoo.slots import SLOTS
-from zoo.system.global_state import WHILE_BUILT, contained
 
 Encoding = Literal["rotary", "none"]  # of positions
 
@@ -102,6 +88,7 @@ def model(
     num_heads = max(1, width // head_dim) if num_heads is None else num_heads
     num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
     ffn_dim = max(16, round(width * 8 / 3 / 16) * 16) if ffn_dim is None else ffn_dim
+    init_std = 0.02 * math.sqrt(768 / width) if init_std is None else init_std
     in_a_layer = width * (2 * (num_heads + num_kv_heads) * head_dim + 3 * ffn_dim)
     _check_room(depth * in_a_layer + vocab_size * width * (1 if tied else 2))
     layers = [
@@ -116,27 +103,27 @@ def model(
             max_length=max_length,
             parallel=parallel,
             norm_eps=norm_eps,
+            init_std=init_std,
         )
         for index in range(depth)
     ]
     notes: list[str] = []
-    extensions = {slot: _build_all(slot, factory, layers, seed, notes) for slot, factory in methods.items()}
+    extensions = build_extensions(methods, layers, seed, notes)
     turns: Positions = Rotary(head_dim, rope_theta) if positions == "rotary" else NoPositions()
-    blocks = [
-        Block(
-            layer,
-            {slot: extensions[slot][layer.index] for slot in SLOTS},
-            positions=turns,
-            qk_norm=qk_norm,
-            dropout=dropout,
-        )
-        for layer in layers
-    ]
-    check_composition(blocks[-1], score_mixing is not None)
+    blocks = []
+    for layer in layers:
+        of_layer = {slot: extensions[slot][layer.index] for slot in SLOTS}
+        own = turns if all(map(_turns, of_layer.values())) else NoPositions()
+        blocks.append(Block(layer, of_layer, positions=own, qk_norm=qk_norm, dropout=dropout))
     built = LanguageModel(vocab_size, max_length, blocks, tied=tied, dropout=dropout, norm_eps=norm_eps)
     built.notes = tuple(notes)
-    initialise(built, 0.02 * math.sqrt(768 / width) if init_std is None else init_std, seed)
+    initialise(built, init_std, seed)
     return built
+
+
+def _turns(extension: Extension) -> bool:
+    """Whether it and every extension inside it leave a layer its rotary positions."""
+    return all(module.rotary for module in extension.modules() if isinstance(module, Extension))
 
 
 def _check_sizes(sizes: Mapping[str, int | None]) -> None:
@@ -181,74 +168,3 @@ def _check_room(parameters: int) -> None:
     """Refuse weights that do not fit into memory; on the meta device they need none."""
     if parameters > 1 << 50 or not room.meta():
         room.check_parameters(parameters, room.WEIGHT)
-
-
-def _build_all(
-    slot: str, factory: Callable[..., Extension] | None, layers: list[Layer], seed: int, notes: list[str]
-) -> list[Extension]:
-    """The extensions of a slot, one per layer. What their method changes outside of them is put back and noted."""
-    if factory is None:
-        return [SLOT_CLASSES[slot]() for _ in layers]
-    dtype = torch.get_default_dtype()
-    with contained(WHILE_BUILT) as changed:
-        built = [_build(slot, factory, layer, seed) for layer in layers]
-    changes = [f"{name_of(built[0])} changes {change} while it is built" for change in changed]
-    for extension, layer in zip(built, layers, strict=True):
-        _check_dtype(extension, layer, dtype, changes)
-    notes += [f"{each}; it is set back" for each in changes]
-    return built
-
-
-def _check_dtype(extension: Extension, layer: Layer, dtype: torch.dtype, changes: list[str]) -> None:
-    """Refuse a method in another type than the model's: it would be compared with a plain block of this one."""
-    for name, tensor in (*extension.named_parameters(), *extension.named_buffers()):
-        if tensor.is_floating_point() and tensor.dtype != dtype:
-            raise ConfigError(
-                f"{name_of(extension)}: {name} of layer {layer.number} is {str(tensor.dtype).removeprefix('torch.')},"
-                f" the model's dtype is {str(dtype).removeprefix('torch.')}: build it with torch's default dtype"
-                + "".join(f" ({each})" for each in changes)
-            )
-
-
-def _build(slot: str, factory: Callable[..., Extension], layer: Layer, seed: int) -> Extension:
-    """One extension, with a random state of its own so that no method shifts another's start."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed_of(seed, f"{slot}.{layer.index}"))  # torch.manual_seed is slow
-        built = factory(layer)
-    if slot_of(built) != slot:
-        base = SLOT_CLASSES[slot].__name__
-        raise ConfigError(f"model.{slot}: the method built a {type(built).__name__}, not a {base}")
-    attach_name(built, factory)
-    check_reads(built.reads, f"model.{slot}: {name_of(built)}")
-    return built
-
-
-def check_composition(block: Block, has_scores: bool) -> None:
-    """Refuse what makes no sense together, before anything is trained."""
-    residual, mixing, attention = block.residual, block.temporal_mixing, block.attention
-    if block.mixes("attention"):
-        if has_scores:
-            raise ConfigError(
-                f"{name_of(attention.score_mixing)} has no scores to mix: the temporal_mixing method"
-                f" {name_of(mixing)} stands in place of attention"
-            )
-        if not is_plain(attention.head_mixing):
-            raise ConfigError(
-                f"{name_of(attention.head_mixing)} has no heads to mix: the temporal_mixing method"
-                f" {name_of(mixing)} stands in place of attention"
-            )
-        if residual.reads & {"scores", "blocks"}:
-            raise ConfigError(
-                f"the residual method {name_of(residual)} runs earlier layers again with their attention pattern,"
-                f" but the temporal_mixing method {name_of(mixing)} stands in place of attention, so there is none"
-            )
-    again = [part for part in (residual, attention.score_mixing, attention.head_mixing) if "blocks" in part.reads]
-    if again and residual.widens:
-        raise ConfigError(
-            f"{name_of(residual)} widens the stream, and a method that runs layers again needs the plain one"
-        )
-    if again and (heads := [*attention.mixes_projected, *attention.mixes_output]):
-        raise ConfigError(
-            f"{name_of(again[0])} runs earlier layers again, attending to values of its own, and {name_of(heads[0])}"
-            " changes what a layer attends to, or what it makes of it"
-        )

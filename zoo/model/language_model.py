@@ -97,10 +97,11 @@ class LanguageModel(CausalLM):
         saving = self.checkpoint_activations and self.training and state is None
         for block in self.layers:
             stream, history = self._step(block, stream, history, saving)
-        return self._residual(-1).close(stream)
+        return self._closed(stream, state)
 
     def _opened(self, embedding: Tensor, tokens: Tensor, state: State | None) -> tuple[Tensor, History]:
         """The stream under the first layer, and a history without any."""
+        embedding = self._block(0).mixed("embedding", embedding, state)
         stream = self._residual(0).open(embedding)
         return stream, History(embedding, self.reads, state=state).opened(stream, tokens)
 
@@ -119,10 +120,17 @@ class LanguageModel(CausalLM):
     def output_weight(self) -> Tensor:
         return self.embed.weight if self.output is None else self.output
 
+    def _closed(self, stream: Tensor, state: State | None) -> Tensor:
+        """The hidden state after the last layer, before the final norm."""
+        return self._block(-1).mixed("output", self._residual(-1).close(stream), state)
+
+    def _block(self, index: int) -> Block:
+        block = self.layers[index]
+        assert isinstance(block, Block)
+        return block
+
     def _residual(self, index: int) -> Residual:
-        residual = self.layers[index].residual
-        assert isinstance(residual, Residual)
-        return residual
+        return self._block(index).residual
 
     def extensions(self) -> Iterator[Extension]:
         """Every extension, also those inside others."""
@@ -165,7 +173,7 @@ class LanguageModel(CausalLM):
             with observed(block) as answers:
                 stream, history = self._step(block, stream, history, saving=False)
             yield from ((f"layer {number} {where}", quantity) for where, quantity in answers)
-        hidden = self.norm(self._residual(-1).close(stream))
+        hidden = self.norm(self._closed(stream, None))
         yield "final norm", hidden
         if targets is not None:
             yield "loss", linear_cross_entropy(hidden, self.output_weight(), targets)

@@ -27,9 +27,12 @@ def observed(block: Block) -> Iterator[Answers]:
             stack.enter_context(_answering(owner, name, label, answers))
 
         note(block.residual, "read", lambda site: READ[site])
-        note(block.temporal_mixing, "forward", lambda _: "temporal mixing {temporal_mixing}")
-        note(block.attention.head_mixing, "project", lambda _: "projected heads {head_mixing}")
-        note(block.attention.head_mixing, "output", lambda _: "attended heads {head_mixing}")
+        for mixing in set(block.mixers.values()):
+            note(mixing, "forward", lambda _: "temporal mixing {temporal_mixing}")
+            note(mixing, "inner", lambda _: "temporal mixing inside {temporal_mixing}")
+        if block.attention is not None:
+            note(block.attention.head_mixing, "project", lambda _: "projected heads {head_mixing}")
+            note(block.attention.head_mixing, "output", lambda _: "attended heads {head_mixing}")
         note(block, "attend", lambda _: "attention {score_mixing}")
         note(block.residual, "write", lambda site: WRITTEN[site])
         note(block, "feed_forward", lambda _: "ffn")

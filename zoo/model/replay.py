@@ -10,10 +10,9 @@ from typing import cast
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recomputed
 
-from zoo.extension import is_plain
 from zoo.history import History
 from zoo.kernels.attend import Scores, attend
 from zoo.kernels.autocast import autocasts
@@ -21,7 +20,9 @@ from zoo.kernels.layer_tail import TailWeights, layer_tail
 from zoo.kernels.norm import rms_norm
 from zoo.kernels.products import scaled_matrix
 from zoo.kernels.rotary import heads_of
+from zoo.model.attention import Attention
 from zoo.model.block import Block
+from zoo.model.norm import RMSNorm
 from zoo.state import State
 
 Weights = Sequence[Tensor] | None  # one number per layer, by which its output is multiplied
@@ -45,7 +46,7 @@ def add_attention(total: Tensor, history: History, x: Tensor, weights: Weights =
     values, _ = _values(history, x)
     for i, (block, scores, v) in enumerate(zip(_blocks(history), history.scores, values, strict=True)):
         heads = attend(scores, v).transpose(1, 2).flatten(2).flatten(0, 1)
-        matrix = scaled_matrix(block.attention.out, weights[i] if weights else None)
+        matrix = scaled_matrix(_attention(block).out, weights[i] if weights else None)
         rows = total.flatten(0, 1)  # only the first sum is a new tensor: whoever made `total` may still need it
         total = (rows.addmm_(heads, matrix.T) if i else rows.addmm(heads, matrix.T)).view_as(x)
     return total
@@ -78,15 +79,30 @@ def _values(history: History, x: Tensor) -> tuple[list[Tensor], State | None]:
 
 def joined_values(blocks: tuple[Block, ...], x: Tensor, state: State | None) -> list[Tensor]:
     """Values of all blocks on one input. They share the normalised x; the norms' gains go into one large product."""
-    if any(block.mixes("attention_input") for block in blocks):
-        return [block.attention.values(block.attention_input(x, state), state) for block in blocks]
-    normed = rms_norm(x, None, blocks[0].attention_norm.eps)
-    if x.size(0) * x.size(1) < blocks[0].attention.value_weight().size(0):  # a few tokens: rather weight them
-        return [block.attention.values(normed * block.attention_norm.gain, state) for block in blocks]
-    weights = [block.attention.value_weight() * block.attention_norm.gain for block in blocks]
-    counts = tuple(block.attention.heads[-1] for block in blocks)
-    parts = heads_of(F.linear(normed, torch.cat(weights)), counts, blocks[0].attention.head_dim)
-    return [block.attention.keep_values(v, state) for block, v in zip(blocks, parts, strict=True)]
+    attentions = [_attention(block) for block in blocks]
+    if any("attention_input" in block.mixers for block in blocks):
+        return [
+            attention.values(block.attention_input(x, state).value, state)
+            for block, attention in zip(blocks, attentions, strict=True)
+        ]
+    norms = [_norm(block.attention_norm) for block in blocks]
+    normed = rms_norm(x, None, norms[0].eps)
+    if x.size(0) * x.size(1) < attentions[0].value_weight().size(0):  # a few tokens: rather weight them
+        return [attention.values(normed * norm.gain, state) for attention, norm in zip(attentions, norms, strict=True)]
+    weights = [attention.value_weight() * norm.gain for attention, norm in zip(attentions, norms, strict=True)]
+    counts = tuple(attention.heads[-1] for attention in attentions)
+    parts = heads_of(F.linear(normed, torch.cat(weights)), counts, attentions[0].head_dim)
+    return [attention.keep_values(v, state) for attention, v in zip(attentions, parts, strict=True)]
+
+
+def _attention(block: Block) -> Attention:
+    assert block.attention is not None, "no method that runs layers again is built where something else attends"
+    return block.attention
+
+
+def _norm(module: nn.Module) -> RMSNorm:
+    assert isinstance(module, RMSNorm), "no method that runs layers again is built where a block has no norms"
+    return module
 
 
 def _replay_attention(
@@ -96,7 +112,7 @@ def _replay_attention(
 
     The weight goes into the output projection: nothing need be kept for its gradient.
     """
-    return block.dropped(block.attention.join(attend(scores, values), weight))
+    return block.dropped(_attention(block).join(attend(scores, values), weight))
 
 
 def _replay(
@@ -111,10 +127,11 @@ def _lean_replay(
     block: Block, x: Tensor, scores: Scores, values: Tensor, state: State | None, weight: Tensor | None = None
 ) -> Tensor:
     """`_replay`, keeping the heads' output alone for backward, where everything after it is made again."""
-    mixes = block.mixes("ffn") and not is_plain(block.temporal_mixing)
+    mixes = "ffn" in block.mixers or "ffn_inner" in block.mixers
     if mixes or block.dropout or torch.compiler.is_compiling():
         return recomputed(_replay, block, x, scores, values, state, weight, use_reentrant=False)
     heads = attend(scores, values).transpose(1, 2).flatten(2)
     down = scaled_matrix(block.ffn.down, weight)
-    weights = TailWeights(block.attention.out, block.ffn_norm.gain, block.ffn.gate_up, down)
-    return layer_tail(x, heads, weights, block.ffn_norm.eps)
+    norm = _norm(block.ffn_norm)
+    weights = TailWeights(_attention(block).out, norm.gain, block.ffn.gate_up, down)
+    return layer_tail(x, heads, weights, norm.eps)

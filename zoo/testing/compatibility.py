@@ -7,13 +7,11 @@ import textwrap
 import typing
 from collections.abc import Iterable, Mapping
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from zoo.errors import ConfigError
 from zoo.extension import SLOT_CLASSES, Extension, Layer, attach_name, called
-from zoo.model.block import Block
-from zoo.model.build import check_composition
-from zoo.model.positions import NoPositions
+from zoo.model.extensions import check_composition
 from zoo.plugins.registry import Registry, installed
 from zoo.plugins.settings import settings_of
 from zoo.slots import SLOTS
@@ -87,7 +85,7 @@ def refusal(*chosen: Method) -> str | None:
 
 def cells(among: Iterable[Method]) -> list[Cell]:
     """Every pair of methods of different slots. Each method is built once: there are thousands of pairs."""
-    by_slot: dict[str, list[tuple[Method, Extension]]] = {slot: [] for slot in SLOTS}
+    by_slot: dict[str, list[tuple[Method, list[Extension]]]] = {slot: [] for slot in SLOTS}
     for method in among:
         by_slot[method.slot].append((method, _build(method)))
     return [
@@ -98,33 +96,37 @@ def cells(among: Iterable[Method]) -> list[Cell]:
     ]
 
 
-LAYER = Layer(  # the upper of two
-    index=1,
-    num_layers=2,
-    width=16,
-    ffn_dim=24,
-    num_heads=2,
-    num_kv_heads=2,
-    head_dim=8,
-    max_length=8,
-    parallel=False,
-    norm_eps=1e-5,
-)
+LAYERS = [  # enough for a method that stands in some of them only
+    Layer(
+        index=index,
+        num_layers=4,
+        width=16,
+        ffn_dim=24,
+        num_heads=2,
+        num_kv_heads=2,
+        head_dim=8,
+        max_length=8,
+        parallel=False,
+        norm_eps=1e-5,
+    )
+    for index in range(4)
+]
 
 
-def _build(method: Method) -> Extension:
+def _build(method: Method) -> list[Extension]:
+    """The method in each layer."""
     factory = called(method.id, method.factory)
     with seeded(), contained(WHILE_BUILT):
-        built = factory(LAYER)
-    attach_name(built, factory)
+        built = [factory(layer) for layer in LAYERS]
+    for extension in built:
+        attach_name(extension, factory)
     return built
 
 
-def _refusal(parts: Mapping[str, Any]) -> str | None:
-    whole: dict[str, Any] = {slot: parts.get(slot) or base() for slot, base in SLOT_CLASSES.items()}
-    block = Block(LAYER, whole, positions=NoPositions(), qk_norm=False, dropout=0.0)
+def _refusal(parts: Mapping[str, list[Extension]]) -> str | None:
+    whole = {slot: parts.get(slot) or [base() for _ in LAYERS] for slot, base in SLOT_CLASSES.items()}
     try:
-        check_composition(block, "score_mixing" in parts)
+        check_composition(whole)
     except ConfigError as error:
         return str(error)
     return None

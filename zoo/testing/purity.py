@@ -68,7 +68,9 @@ Watch = Callable[[str, Callable[..., Any], tuple[Any, ...]], Any]
 
 @contextlib.contextmanager
 def watched(extensions: list[Extension], slot: str, watch: Watch) -> Iterator[None]:
-    """Every call of the method goes through `watch(name, call, arguments)`."""
+    """Every call of the method, and of what it has inside, goes through `watch(name, call, arguments)`."""
+    kind = SLOT_CLASSES[slot]
+    extensions = [part for extension in extensions for part in extension.modules() if isinstance(part, kind)]
     for extension in extensions:
         for name in CALLS[slot]:
             call = getattr(extension, name)
