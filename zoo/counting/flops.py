@@ -1,7 +1,8 @@
 """Parameters and FLOPs of a model, counted without running it.
 
-A FLOP is a multiplication or an addition inside a matrix product, a convolution or attention; element-wise work is not
-counted. Torch's own counter and formulas count them in a forward and backward pass, with these conventions:
+A FLOP is a multiplication or an addition inside a matrix product, a triangular solve, a convolution, a Fourier transform
+or attention; element-wise work is not counted. Torch's own counter and formulas count them in a forward and backward
+pass, with these conventions:
 
 - Attention counts the pairs that a causal mask lets through, T(T+1)/2 of T², whichever kernel would make them.
 - `flops` is the method's arithmetic: nothing counts that backward makes again in order not to keep it. `flops_executed`
@@ -123,6 +124,10 @@ class Counter(FlopCounterMode):
             aten.baddbmm_: self._product_in_place,
             aten._scaled_dot_product_flash_attention_for_cpu: self._attention,
             aten._scaled_dot_product_flash_attention_for_cpu_backward: self._attention_backward,
+            aten._fft_r2c: self._real_transform,
+            aten._fft_c2r: self._real_transform_back,
+            aten._fft_c2c: self._transform,
+            aten.linalg_solve_triangular: self._solve,
         }
         super().__init__(display=False, custom_mapping=formulas)
         self.mod_tracker = _Phases()  # type: ignore[assignment]
@@ -148,6 +153,20 @@ class Counter(FlopCounterMode):
     def _product_in_place(self, into: Any, a: Any, b: Any, **_: Any) -> int:
         return 2 * math.prod(a) * int(b[-1])
 
+    def _real_transform(self, x: Any, dims: Any, *_: Any, **__: Any) -> int:
+        return transform_flops(x, dims) // 2
+
+    def _real_transform_back(self, x: Any, dims: Any, normalization: int, last: int, **_: Any) -> int:
+        whole = [*x]
+        whole[dims[-1]] = last
+        return transform_flops(whole, dims) // 2
+
+    def _transform(self, x: Any, dims: Any, *_: Any, **__: Any) -> int:
+        return transform_flops(x, dims)
+
+    def _solve(self, a: Any, b: Any, *, left: bool = True, **_: Any) -> int:
+        return math.prod(b) * int(a[-1])  # half the pairs of a product, two operations each
+
     def _attention(self, q: Any, k: Any, v: Any, dropout: float = 0.0, causal: bool = False, **_: Any) -> int:
         return attention_flops(q, k, v, causal)
 
@@ -164,6 +183,12 @@ def attention_flops(q: Any, k: Any, v: Any, causal: bool, values: bool = True) -
     batch, heads, rows, width = q
     pairs = rows * (rows + 1) // 2 if causal else rows * k[2]
     return 2 * batch * heads * pairs * (width + (v[3] if values else 0))
+
+
+def transform_flops(shape: Any, dims: Any) -> int:
+    """FLOPs of a complex Fourier transform along some dimensions: 5 n log₂ n for n numbers; a real one takes half."""
+    points = math.prod(shape[dim] for dim in dims)
+    return round(5 * math.prod(shape) * math.log2(points))
 
 
 class _Phases:

@@ -103,8 +103,12 @@ def open_run(folder: Path, step: int | None = None) -> Run:
     except FileNotFoundError:  # a training that goes on has dropped it
         raise RunError(f"{source.path} was replaced by a newer checkpoint just now: try again") from None
     checkpoint.check_parts(source, loaded, {"model": dict})
+    if unbuilt := model.unbuilt(loaded["model"]):
+        notes.append(
+            f"{source.path} has {len(unbuilt)} idle weights of attention, as earlier versions kept them: left out"
+        )
     try:
-        model.load_state_dict(loaded["model"])
+        model.load_state_dict({name: weight for name, weight in loaded["model"].items() if name not in unbuilt})
     except (RuntimeError, TypeError, AttributeError) as error:
         reasons = "".join(f"\n{note}" for note in notes)
         raise RunError(f"{source.path} does not fit the model of its configuration: {error}{reasons}") from error
