@@ -18,7 +18,7 @@ def chosen(word: str) -> list[Group]:
         return list(core())
     registry = installed()
     if registry.claims(word) or word in registry.names():
-        return [of_method(word)]
+        return [of_method(part.entry.name) for part in registry.parts(word)]
     if named := [group for group in core() if group.name == word]:
         return named
     groups = []

@@ -50,7 +50,7 @@ class Config:
     @property
     def name(self) -> str:
         """What runs: the ids of the methods in the slots."""
-        return "+".join(method.id for method in self.plugins) or "baseline"
+        return "+".join(dict.fromkeys(method.id for method in self.plugins)) or "baseline"
 
     def get(self, key: str) -> Any:
         """The value of "train.seed": as bound, else the default. A method is a Reference."""

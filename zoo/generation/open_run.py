@@ -84,6 +84,7 @@ def _decodes(method: torch.nn.Module) -> bool:
 def open_run(folder: Path, step: int | None = None) -> Run:
     """The run as its last checkpoint has it, or that of a step."""
     from zoo.data.tokenizer import Tokenizer
+    from zoo.model.language_model import unbuilt
 
     try:
         there = run_folder.begun(folder)
@@ -108,7 +109,7 @@ def open_run(folder: Path, step: int | None = None) -> Run:
             f"{source.path} has {len(unbuilt)} idle weights of attention, as earlier versions kept them: left out"
         )
     try:
-        model.load_state_dict({name: weight for name, weight in loaded["model"].items() if name not in unbuilt})
+        model.load_state_dict({name: weight for name, weight in loaded["model"].items() if name not in idle})
     except (RuntimeError, TypeError, AttributeError) as error:
         reasons = "".join(f"\n{note}" for note in notes)
         raise RunError(f"{source.path} does not fit the model of its configuration: {error}{reasons}") from error

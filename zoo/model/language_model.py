@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -120,15 +120,6 @@ class LanguageModel(CausalLM):
     def output_weight(self) -> Tensor:
         return self.embed.weight if self.output is None else self.output
 
-    def unbuilt(self, names: Iterable[str]) -> list[str]:
-        """Those of a checkpoint's weights that nothing ever used: attention's, where a method stands in its place.
-
-        Until API 1.2 they were built there, counted and saved.
-        """
-        gone = [i for i, block in enumerate(self.layers) if getattr(block, "attention", None) is None]
-        starts = tuple(f"layers.{i}.attention.{part}" for i in gone for part in ("qkv", "out", "q_norm.", "k_norm."))
-        return [name for name in names if starts and name.startswith(starts)]
-
     def _closed(self, stream: Tensor, state: State | None) -> Tensor:
         """The hidden state after the last layer, before the final norm."""
         return self._block(-1).mixed("output", self._residual(-1).close(stream), state)
@@ -186,6 +177,17 @@ class LanguageModel(CausalLM):
         yield "final norm", hidden
         if targets is not None:
             yield "loss", linear_cross_entropy(hidden, self.output_weight(), targets)
+
+
+def unbuilt(model: nn.Module, names: Iterable[str]) -> list[str]:
+    """Those of a checkpoint's weights that nothing ever used: attention's, where a method stands in its place.
+
+    Until API 1.2 they were built there, counted and saved.
+    """
+    blocks = dict(enumerate(cast("nn.ModuleList", model.layers)))
+    gone = [i for i, block in blocks.items() if isinstance(block, Block) and block.attention is None]
+    starts = tuple(f"layers.{i}.attention.{part}" for i in gone for part in ("qkv", "out", "q_norm.", "k_norm."))
+    return [name for name in names if starts and name.startswith(starts)]
 
 
 def _decodes(part: Extension) -> bool:

@@ -30,9 +30,13 @@ class Registry:
         return tuple(entry for entry in self.entries if entry.id == id)
 
     def conflict(self, id: str) -> str | None:
-        """The sentence that names everyone who claims this id, if there is more than one."""
+        """The sentence that names everyone who claims this id, if there is more than one.
+
+        A method that changes several things has one id in several slots: the entry points of one distribution are one claim.
+        """
         claims = self.claims(id)
-        if len(claims) < 2:
+        owners, slots = {entry.source for entry in claims}, {entry.slot for entry in claims}
+        if len(owners) < 2 and len(slots) == len(claims):
             return None
         who = " and ".join(f"{entry.name} of {entry.source} ({entry.value})" for entry in claims)
         return f"the id {id} is claimed more than once: {who}; an id must be unique, uninstall all but one"
@@ -44,6 +48,13 @@ class Registry:
         if not slot and not qualifier and not claims:
             raise PluginError(f"there is no method {id}{nearest(id, self.ids())}; zoo-plugins lists those installed")
         return self.get(slot or qualifier or claims[0].slot, id)
+
+    def parts(self, name: str) -> list[LoadedMethod]:
+        """The method that a user names, in each of its slots: ID; with SLOT.ID, in that one."""
+        first = self.named(name)
+        if "." in name:
+            return [first]
+        return [self.get(entry.slot, entry.id) for entry in self.claims(first.entry.id)]
 
     def usable(self) -> tuple[list[LoadedMethod], list[str]]:
         """Every method, and a line for each that cannot be used."""
@@ -66,10 +77,11 @@ class Registry:
             raise UnknownMethod(f"there is no {slot} method {id}{near}; zoo-plugins lists those that are installed")
         if conflict := self.conflict(id):
             raise PluginError(conflict)
-        loaded = load_method(claims[0])
+        (claim,) = (entry for entry in claims if entry.slot == slot)
+        loaded = load_method(claim)
         if loaded.error:
             detail = f"\n{loaded.traceback.rstrip()}" if loaded.traceback else ""
-            raise PluginError(f"{claims[0].name} of {claims[0].source} is broken: {loaded.error}{detail}")
+            raise PluginError(f"{claim.name} of {claim.source} is broken: {loaded.error}{detail}")
         return loaded
 
 

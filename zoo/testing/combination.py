@@ -35,7 +35,7 @@ def combined(subject: Subject, case: Case) -> Outcome | None:
     notes: list[str] = []
     for number, chosen in enumerate(partners(subject)):
         others = {partner.slot: called(partner.id, partner.factory) for partner in chosen}
-        together = dataclasses.replace(subject, others=others)
+        together = dataclasses.replace(subject, others={**subject.others, **others})
         names = " and ".join(partner.id for partner in chosen)
         try:
             outcome = examine(together, case.but(parallel=number % 2 == 1))
@@ -71,7 +71,7 @@ def partners(subject: Subject) -> list[tuple[Partner, ...]]:
     draw = random.Random(f"{subject.slot}.{subject.id}")
     drawn: list[list[Partner]] = []
     for slot in SLOTS:
-        if slot != subject.slot:
+        if slot != subject.slot and slot not in subject.others:
             ids = [entry.id for entry in registry.entries if entry.slot == slot and entry.distribution == OURS]
             sound = (_sound(registry, slot, id) for id in draw.sample(ids, len(ids)))
             drawn.append(list(islice(filter(None, sound), 2)))
@@ -82,8 +82,8 @@ def partners(subject: Subject) -> list[tuple[Partner, ...]]:
 
 
 def _sound(registry: Registry, slot: str, id: str) -> Partner | None:
-    """The method, if it can be used, is causal and deterministic: a failure is then not its fault."""
-    if registry.conflict(id):
+    """The method, if it can be used, is whole, causal and deterministic: a failure is then not its fault."""
+    if len(registry.claims(id)) > 1:
         return None
     factory = registry.get(slot, id).factory
     assert factory is not None

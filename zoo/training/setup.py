@@ -83,10 +83,12 @@ def _load(config: Config, session: Session, saved: dict[str, Any]) -> None:
     try:
         load_session(session, saved)
     except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
-        if unbuilt := session.model.unbuilt(saved["model"]):
+        from zoo.model.language_model import unbuilt
+
+        if idle := unbuilt(session.model, saved["model"]):
             raise RunError(
                 f"the last checkpoint in {session.folder} has weights of attention where {config.name} stands in its place"
-                f" ({unbuilt[0]}, …), which earlier versions kept idle, and the optimiser's numbers for them: go on with the"
+                f" ({idle[0]}, …), which earlier versions kept idle, and the optimiser's numbers for them: go on with the"
                 " version that wrote it, or begin again in another folder with --run"
             ) from error
         since = run_folder.differences(run_folder.known_versions(session.folder), provenance(config.plugins))

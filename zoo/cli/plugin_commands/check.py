@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     reports = []
     registry = installed()  # all are looked up before the first is examined
-    chosen, broken = _usable(registry) if arguments.all else ([_named(registry, name) for name in arguments.ids], [])
+    chosen, broken = _usable(registry) if arguments.all else (_named(registry, arguments.ids), [])
     for loaded in chosen:
         entry, settings = loaded.entry, _settings(loaded, arguments.set)
         with contextlib.redirect_stdout(sys.stderr):  # what a method prints is no part of the report
@@ -70,8 +70,15 @@ def _usable(registry: Registry) -> tuple[list[LoadedMethod], list[str]]:
     return loaded, [*broken, *others]
 
 
-def _named(registry: Registry, name: str) -> LoadedMethod:
-    """The method that a user names; for the folder or file of one, a sentence that says what to do."""
+def _named(registry: Registry, names: list[str]) -> list[LoadedMethod]:
+    """The methods that a user names, in each of their slots."""
+    for name in names:
+        _check_name(registry, name)
+    return [part for name in names for part in registry.parts(name)]
+
+
+def _check_name(registry: Registry, name: str) -> None:
+    """For the folder or file of a method in place of its id, a sentence that says what to do."""
     if not registry.claims(name.rpartition(".")[2]):
         if project := _project(name):
             raise PluginError(f"the method {name} is not installed: install it first: pip install -e {project}")
@@ -80,7 +87,6 @@ def _named(registry: Registry, name: str) -> LoadedMethod:
                 f"{name} is a path, and methods are named by their ids, such as {_id(Path(name))}; zoo-plugins lists those"
                 " that are installed"
             )
-    return registry.named(name)
 
 
 def _project(name: str) -> Path | None:

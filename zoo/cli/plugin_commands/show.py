@@ -24,22 +24,25 @@ def run(arguments: argparse.Namespace) -> int:
     from zoo.plugins.settings import settings_of
 
     registry = installed()
-    loaded = registry.named(arguments.id)
-    entry = loaded.entry
-    assert loaded.factory is not None
+    parts = registry.parts(arguments.id)
+    entry = parts[0].entry
     card, gin = card_file(entry), gin_file(entry)
     family = families(registry.entries)[entry]
-    say(f"{entry.name} of {entry.source} ({entry.value})")
+    for part in parts:
+        say(f"{part.entry.name} of {part.entry.source} ({part.entry.value})")
     say(f"  what it does  {phrase(entry) or 'neither its card nor its docstring says'}")
     say(f"  family        {family.name} — {family.title}\n")
     say(card.read_text("utf-8", errors="replace").rstrip() if card else "It has no card.")
-    say("\n" + describe(loaded))
+    for part in parts:
+        say("\n" + (f"{part.entry.name}\n" if len(parts) > 1 else "") + describe(part))
     say("\nTo use it")
     if gin:
         say(f"  zoo-train --gin {_short(gin.resolve())}")
-    say(f"  model.{entry.slot} = @{entry.name}")
-    for setting in settings_of(loaded.factory):
-        say(f"  {entry.name}.{setting.name} = {default(setting)}")
+    for part in parts:
+        assert part.factory is not None
+        say(f"  model.{part.entry.slot} = @{part.entry.name}")
+        for setting in settings_of(part.factory):
+            say(f"  {part.entry.name}.{setting.name} = {default(setting)}")
     return 0
 
 
