@@ -104,11 +104,9 @@ def open_run(folder: Path, step: int | None = None) -> Run:
     except FileNotFoundError:  # a training that goes on has dropped it
         raise RunError(f"{source.path} was replaced by a newer checkpoint just now: try again") from None
     checkpoint.check_parts(source, loaded, {"model": dict})
-    if unbuilt := model.unbuilt(loaded["model"]):
-        notes.append(
-            f"{source.path} has {len(unbuilt)} idle weights of attention, as earlier versions kept them: left out"
-        )
     try:
+        if idle := unbuilt(model, loaded["model"]):
+            notes.append(f"{source.path} has {len(idle)} idle weights of attention, as earlier versions did: left out")
         model.load_state_dict({name: weight for name, weight in loaded["model"].items() if name not in idle})
     except (RuntimeError, TypeError, AttributeError) as error:
         reasons = "".join(f"\n{note}" for note in notes)
