@@ -225,6 +225,14 @@ def test_two_files_for_two_slots_compose() -> None:
     ]
 
 
+@pytest.mark.usefixtures("project")
+def test_one_file_may_bind_several_slots() -> None:
+    both = write("both.gin", "model.residual = @residual.gate\nmodel.head_mixing = @head_mixing.gate\n")
+    loaded = load_config([both], ["model.depth=1"])
+    assert loaded.name == "gate" and loaded.warnings == ()  # one method, which stands in two slots
+    assert [f.name for f in loaded.plugins] == ["residual.gate", "head_mixing.gate"]
+
+
 def test_a_value_that_a_second_file_replaces_is_told(project: Path) -> None:
     one, two = (
         write("one.gin", "model.depth = 1\nmodel.width = 4\nX = 1"),

@@ -57,6 +57,7 @@ ENTRIES = {
         "refusing": "methods:refusing",
     },
     "score_mixing": {"blend": "methods:Gate"},
+    "head_mixing": {"gate": "methods:Gate"},
 }
 
 
@@ -84,9 +85,10 @@ def _model(
     residual=None,  # type: ignore[no-untyped-def]
     score_mixing=None,  # type: ignore[no-untyped-def]
     temporal_mixing=None,  # type: ignore[no-untyped-def]
+    head_mixing=None,  # type: ignore[no-untyped-def]
 ) -> Run:
     given = locals()
-    return Run(**given, extensions=[f("layer") for f in (residual, score_mixing, temporal_mixing) if f])
+    return Run(**given, extensions=[f("layer") for f in (residual, score_mixing, temporal_mixing, head_mixing) if f])
 
 
 def _data(corpus: str = "sotu", length: int = 256) -> tuple[str, int]:

@@ -38,6 +38,18 @@ def test_one_id_in_two_slots_is_told(site: Site) -> None:
         registry_module.installed().get("score_mixing", "same")
 
 
+def test_one_distribution_may_have_one_id_in_several_slots(site: Site) -> None:
+    entries = {"residual": {"both": "fine:build"}, "head_mixing": {"both": "fine:other"}}
+    site.install("a-method", entries, {"fine.py": FINE + "other = build\n"})
+    registry = registry_module.installed()
+    assert registry.conflict("both") is None
+    assert [part.entry.name for part in registry.parts("both")] == ["residual.both", "head_mixing.both"]
+    assert [part.entry.value for part in registry.parts("head_mixing.both")] == ["fine:other"]
+    assert registry.get("head_mixing", "both").entry.slot == "head_mixing"
+    with pytest.raises(PluginError, match="both is a residual method, not a score_mixing method: write residual.both"):
+        registry.get("score_mixing", "both")
+
+
 def test_an_unknown_id_suggests_the_nearest() -> None:
     registry = Registry([entry(id="gated"), entry(id="gates"), entry(slot="score_mixing", id="other")])
     with pytest.raises(PluginError, match=r"no residual method gatd \(nearest: gated, gates\)"):
