@@ -184,7 +184,7 @@ class AttnRes(Model):
 
     def shapes(self, layer):
         names = ["w_attention", "w_ffn"] + (["w_output"] if is_last(layer) else [])
-        return {name: (layer.width,) for name in names}
+        return dict.fromkeys(names, (layer.width,))
 
     def start(self, layer, host_std=0.02):
         return {name: zeros(*shape) for name, shape in self.shapes(layer).items()}

@@ -18,7 +18,7 @@ class Normed(Model):
         return [f"gain_{site}" for site in SITES]
 
     def shapes(self, layer):
-        return {name: (layer.width,) for name in self.gain_names(layer)}
+        return dict.fromkeys(self.gain_names(layer), (layer.width,))
 
     def start(self, layer, host_std=0.02):
         return {name: full(1.0, layer.width) for name in self.gain_names(layer)}
@@ -82,7 +82,7 @@ class DeepNorm(PostNorm):
 
 
 class ResidualDual(PostNorm):
-    """x ← N'(x + F(x)), r ← r + F(x), r_0 = x_1; then x + N''(r) goes to the final norm; N'' is in the last layer's parameters."""
+    """x ← N'(x + F(x)), r ← r + F(x), r_0 = x_1; x + N''(r) goes to the final norm; N'' is in the last layer's parameters."""
 
     def gain_names(self, layer):
         return super().gain_names(layer) + (["gain_output"] if is_last(layer) else [])

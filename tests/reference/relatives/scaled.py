@@ -225,7 +225,7 @@ class UnetSkips(Model):
 class Backout(Model):
     """x ← x − λ h_c before the final norm; h_c is the output of layer c, from 0; λ is in the last layer's parameters.
 
-    `layer=None`: c = ⌊2L/3⌋, which is 8 of 12 as published, but never the last layer (its output is x: no effect) if there is another.
+    `layer=None`: c = ⌊2L/3⌋, which is 8 of 12 as published, but not the last layer (its output is x) if there is another.
     """
 
     settings = {"layer": None, "value": 0.5}

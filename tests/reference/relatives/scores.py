@@ -71,7 +71,7 @@ class Differential(Model):
             raise ValueError("differential attention pairs heads: their numbers must be even")
         names = ["lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2"]
         gain = {"gain": (2 * layer.head_dim,)} if self.norm else {}
-        return {name: (layer.head_dim,) for name in names} | gain
+        return dict.fromkeys(names, (layer.head_dim,)) | gain
 
     def start(self, layer, host_std=0.02):
         gain = full(1.0, 2 * layer.head_dim)

@@ -191,7 +191,7 @@ def logit(share: float) -> float:
 
 
 class ManifoldHyperConnections(Streams):
-    """[p | o | R] = (α_p, α_o, α_r) ⊙ (u φ) + b, u = vec(H) / rms(vec(H)); read Σ σ(p_i) H_i, write H'_j = 2σ(o_j) s + Σ_i M_ij H_i.
+    """read Σ σ(p_i) H_i, write H'_j = 2σ(o_j) s + Σ_i M_ij H_i, [p | o | R] = (α_p, α_o, α_r) ⊙ (u φ) + b, u = vec(H) / rms.
 
     M: softmax over j of R, then columns, then `iterations` − 1 times rows and columns, divided by their sums. vec goes by
     stream, R by rows (i, then j). `floor`: the authors' 1e-6 on σ(p), on the softmax and on every sum; ours is 0. Start: for
