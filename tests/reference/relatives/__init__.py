@@ -8,7 +8,7 @@ model.logits(tokens, weights, params, layers)   # reference.Weights; one dict of
 
 from functools import partial
 
-from . import dense, norms, scaled, scores, streams, values
+from . import dense, diagonal, local, long_convolution, matrix_state, norms, scaled, scores, streams, values
 from .host import Layer, Model, Reference
 
 RESIDUAL = {
@@ -70,7 +70,30 @@ SCORES = {
     "selective_attention": (scores.SelectiveAttention, None),
     "mta": (scores.MultiTokenAttention, None),
 }
-SLOTS = {"residual": RESIDUAL, "head_mixing": HEADS, "score_mixing": SCORES}
+TEMPORAL = {
+    "canon": (local.Canon, None),
+    "canon_a": (partial(local.Canon, sites="A"), None),
+    "canon_c": (partial(local.Canon, sites="C"), None),
+    "canon_ac": (partial(local.Canon, sites="AC"), None),
+    "canon_abcd": (partial(local.Canon, sites="ABCD"), None),
+    "token_shift": (local.TokenShift, None),
+    "token_shift_lora": (local.TokenShiftLora, "token_shift"),
+    "primer_dconv": (local.PrimerDconv, None),
+    "kv_shift": (local.KvShift, None),
+    "smear": (local.Smear, "baseline"),
+    "griffin": (diagonal.Griffin, None),
+    "rg_lru": (diagonal.RgLru, None),
+    "min_gru": (diagonal.MinGru, None),
+    "mamba": (diagonal.Mamba, None),
+    "linear_attention": (matrix_state.LinearAttention, None),
+    "retention": (matrix_state.Retention, None),
+    "gla": (matrix_state.Gla, None),
+    "mamba2": (matrix_state.Mamba2, None),
+    "deltanet": (matrix_state.DeltaNet, None),
+    "gated_deltanet": (matrix_state.GatedDeltaNet, None),
+    "cema": (long_convolution.Cema, None),
+}
+SLOTS = {"residual": RESIDUAL, "head_mixing": HEADS, "score_mixing": SCORES, "temporal_mixing": TEMPORAL}
 
 REFERENCES: dict[str, Reference] = {
     id: Reference(id, slot, build, starts_as) for slot, rows in SLOTS.items() for id, (build, starts_as) in rows.items()

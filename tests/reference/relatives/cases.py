@@ -13,6 +13,9 @@ from .starts import draw
 VOCABULARY, MAX_LENGTH, EPS = 11, 16, 1e-5
 HOSTS = ["sequential", "parallel"]
 
+# a mixer where something else follows it, and every second layer left alone
+PLACES = [{"site": "ffn"}, {"site": "attention_input", "residual": False}, {"every": 2}]
+
 # settings that differ from the defaults, beside the defaults themselves
 VARIANTS = {
     "rezero": [{"shared": False}, {"prenorm": True}],
@@ -37,6 +40,25 @@ VARIANTS = {
     "differential": [{"norm": False}, {"values": "pair"}],
     "cosine_attention": [{"norm": False}],
     "sigmoid_attention": [{"bias": 0.0}],
+    "canon_c": [{"residual": False, "taps": 2}],
+    "canon": [{"sites": "BD"}],
+    "token_shift": [{"sites": ("ffn",)}, {"ffn_power": 4}],
+    "token_shift_lora": [{"rank": 2, "sites": ("attention_input",)}],
+    "smear": [{"dims": 3}],
+    "griffin": [*PLACES, {"width": 16, "blocks": 2, "ring": "paper"}],
+    "rg_lru": [{"site": "attention", "blocks": 2}, {"residual": True}, {"every": 2}],
+    "min_gru": [*PLACES, {"expansion": 2, "plain": True}, {"site": "ffn", "residual": False}],
+    "mamba": [*PLACES, {"states": 3, "rank": 2}],
+    "linear_attention": [*PLACES, {"norm": "rms"}, {"norm": None, "phi": "identity", "heads": 1}],
+    "retention": [*PLACES, {"linspace": True, "heads": 1, "key_width": 2, "value_width": 5}],
+    "gla": [*PLACES, {"norm": "rms", "conv": True, "heads": 1, "rank": 3}],
+    "mamba2": [
+        *({"head_width": 4, "states": 3} | place for place in PLACES),
+        {"head_width": 8, "states": 2},
+    ],
+    "deltanet": [*PLACES, {"negative": True, "heads": 1}],
+    "gated_deltanet": [*PLACES, {"gate": False, "heads": 2, "key_width": 3, "value_width": 5}],
+    "cema": [{"site": "ffn", "modes": 3}, {"site": "attention"}, {"site": "ffn", "residual": False, "every": 2}],
     "mta": [
         {"conv_first": 0, "conv_every": 1, "rows": 3, "keys": 5},
         {"norm": False, "gate": False, "conv_first": 1, "head_group": 2, "rows": 2, "keys": 3},

@@ -28,6 +28,13 @@ class Derived(NamedTuple):
     of: Normal | Uniform
 
 
+class Permuted:
+    """These values in any order."""
+
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+
+
 class Columns:
     """Groups of columns that start differently: (how many, start) from the left."""
 
@@ -35,7 +42,7 @@ class Columns:
         self.groups = groups
 
 
-Start = Tensor | Normal | Uniform | Derived | Columns
+Start = Tensor | Normal | Uniform | Derived | Columns | Permuted
 
 
 def zeros(*shape: int) -> Tensor:
@@ -58,6 +65,8 @@ def draw(start: Start, shape: tuple[int, ...], generator: torch.Generator) -> Te
         return start.clone()
     if isinstance(start, Derived):
         return start.made(draw(start.of, shape, generator))
+    if isinstance(start, Permuted):
+        return start.values[torch.randperm(len(start.values), generator=generator)]
     if isinstance(start, Columns):
         groups = [draw(group, (*shape[:-1], count), generator) for count, group in start.groups]
         return torch.cat(groups, dim=-1)
@@ -79,6 +88,8 @@ def complaint(start: Start, value: Tensor) -> str | None:
         return None if same else f"{value} is not {start}"
     if isinstance(start, Derived):
         return complaint(start.of, start.hidden(value))
+    if isinstance(start, Permuted):
+        return complaint(start.values.sort().values, value.sort().values)
     if isinstance(start, Columns):
         parts = value.split([count for count, _ in start.groups], dim=-1)
         troubles = [complaint(group, part) for (_, group), part in zip(start.groups, parts, strict=True)]
