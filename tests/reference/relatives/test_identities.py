@@ -5,9 +5,9 @@ import torch
 
 from . import REFERENCES
 from .cases import HOSTS, random_params, run, same, setup
-from .identities import IDENTITIES
 from .scores import SelectiveAttention, alibi_slopes
 from .streams import ManifoldHyperConnections
+from .temporal_identities import IDENTITIES
 
 
 @pytest.mark.parametrize("host", HOSTS)
