@@ -6,6 +6,7 @@ dict (at the embedding) or in the last layer's (at the output).
 """
 
 import copy
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -184,5 +185,5 @@ class Reference(NamedTuple):
 
     id: str
     slot: str  # residual, head_mixing, score_mixing or temporal_mixing
-    build: object  # (**settings) -> Model
+    build: Callable[..., Model]  # of settings by keyword
     starts_as: str | None = None  # "baseline", or the id of another reference

@@ -168,6 +168,30 @@ def frac_of_one_part_is_hc_of_one_stream(given):
 
 
 @identity
+def mhc_without_phi_is_hc_static(given):
+    """A_m = σ(p), A_r = M, B = 2σ(o)."""
+    n, model = 3, REFERENCES["mhc"].build(n=3)
+    params, static = random_params(model, given.layers), []
+    params = [{k: torch.zeros_like(v) if k.startswith("phi") else v for k, v in own.items()} for own in params]
+    for own in params:
+        fixed = {}
+        for site in ("attention", "ffn"):
+            b = own[f"b_{site}"]
+            fixed |= {f"a_m_{site}": torch.sigmoid(b[:n, None]), f"b_{site}": 2 * torch.sigmoid(b[n : 2 * n])}
+            fixed |= {f"a_r_{site}": model.doubly_stochastic(b[2 * n :].reshape(n, n))}
+        static.append(fixed)
+    return run(model, given, params), ready("hc_static", given, static, n=n)
+
+
+@identity
+def attnres_of_one_block_starts_as_the_baseline_but_for_the_norms_epsilon(given):
+    """Half of x_1 plus half of all branches: the norm takes the half away."""
+    exact = given._replace(weights=given.weights._replace(eps=0.0))
+    model = REFERENCES["attnres_block"].build(size=2 * len(given.layers))
+    return run(model, exact, start_params(model, given.layers)), baseline(exact)
+
+
+@identity
 def layer_scale_of_one_is_the_baseline(given):
     return made("layer_scale", given, lambda m, own: {n: torch.ones_like(p) for n, p in own.items()}), baseline(given)
 

@@ -168,7 +168,8 @@ class Ssmax(Model):
 
     def start(self, layer, host_std=0.02):
         mean = sum(math.log(n) for n in range(1, layer.max_length + 1)) / layer.max_length
-        return {"s": full(1 / mean if self.value is None else self.value, layer.num_heads)}
+        by_length = 1 / mean if mean else 1.0  # of one token any scale will do
+        return {"s": full(by_length if self.value is None else self.value, layer.num_heads)}
 
     def scores(self, m, q, k, u):
         log_n = torch.log(torch.arange(1, u.shape[1] + 1, dtype=u.dtype))

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from helpers.random_models import random_model, reference_weights, tokens
 
 import reference
 
@@ -46,6 +47,14 @@ def test_the_plain_model_is_the_older_references_host(host):
 
 
 @EITHER
+def test_the_plain_model_is_the_zoos(host):
+    built = random_model(parallel=host == "parallel", num_kv_heads=2)
+    layers = [block.layer for block in built.layers]
+    theirs = Model().logits(tokens(2, 5), reference_weights(built), [{}] * len(layers), layers)
+    same(built(tokens(2, 5)), theirs)
+
+
+@EITHER
 @EVERY
 def test_causal_and_of_one_row(id, settings, host):
     given = setup(host, length=5)
@@ -56,9 +65,9 @@ def test_causal_and_of_one_row(id, settings, host):
     assert out.isfinite().all()
     differ(out, baseline(given))
     for t in range(1, 5):
-        tokens = given.tokens.clone()
-        tokens[0, t] = (tokens[0, t] + 1) % VOCABULARY
-        changed = run(model, given._replace(tokens=tokens), params)
+        others = given.tokens.clone()
+        others[0, t] = (others[0, t] + 1) % VOCABULARY
+        changed = run(model, given._replace(tokens=others), params)
         same(changed[0, :t], out[0, :t])
         same(changed[1], out[1])
         differ(changed[0, t], out[0, t])
