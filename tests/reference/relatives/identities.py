@@ -84,6 +84,57 @@ def laurel_pa_of_one_source_is_laurel_lr(given):
 
 
 @identity
+def laurel_pa_of_earlier_inputs_is_denseformer(given):
+    """x_{m+1} = Block(x_m) + Σ_j γ_j x_{m−j}, with every x written as a sum of block outputs."""
+    settings = {"low_rank_map": False, "kappa": 3}
+    params = random_of("laurel_pa", given, **settings)
+    sums = [torch.ones(1, dtype=torch.float64)]  # x_1, x_2 … over X_0, X_1 …
+    for m, own in enumerate(params, start=1):
+        if not given.layers[0].parallel:  # else a site would see what the block has only begun
+            own["gamma_attention"], own["gamma_ffn"] = own["gamma_attention"] * 0, own["gamma_ffn"].clone()
+            own["gamma_ffn"][0] = 0
+        gamma = own["gamma_attention"] + own["gamma_ffn"]
+        total = torch.zeros(m + 1, dtype=torch.float64)
+        total[m] = 1
+        for j in range(min(3, m)):
+            source = sums[m - 1 - j]
+            total[: len(source)] += gamma[j] * source
+        sums.append(total)
+    return ready("laurel_pa", given, params, **settings), ready("denseformer", given, [{"alpha": s} for s in sums[1:]])
+
+
+UNET = {3: {2: 0}, 4: {2: 1, 3: 0}, 5: {3: 1, 4: 0}}  # depth: {layer: whose output it gets}, all from 0
+
+
+@identity
+def unet_skips_are_denseformer(given):
+    params, alphas = random_of("unet_skips", given), []
+    for m in range(1, len(params) + 1):  # what layer m, from 0, reads
+        alpha = torch.zeros(m + 1, dtype=torch.float64)
+        alpha[m] = 1
+        if m in UNET[len(params)]:
+            alpha[UNET[len(params)][m] + 1] += params[m]["w"]
+        alphas.append({"alpha": alpha})
+    return ready("unet_skips", given, params), ready("denseformer", given, alphas)
+
+
+@identity
+def backout_is_denseformer(given):
+    params = random_of("backout", given, layer=0)
+    alphas = start_params(REFERENCES["denseformer"].build(), given.layers)
+    alphas[-1]["alpha"][1] -= params[-1]["lambda"]
+    return ready("backout", given, params, layer=0), ready("denseformer", given, alphas)
+
+
+@identity
+def residual_dual_without_its_sum_is_post_norm(given):
+    params = random_of("residual_dual", given)
+    params[-1]["gain_output"] = torch.zeros_like(params[-1]["gain_output"])
+    plain = [{name: gain for name, gain in own.items() if name != "gain_output"} for own in params]
+    return ready("residual_dual", given, params), ready("post_norm", given, plain)
+
+
+@identity
 def mudd_static_is_denseformer(given):
     params = random_of("denseformer", given)
     return ready("denseformer", given, params), ready("mudd_static", given, [{"a": p["alpha"][None]} for p in params])
@@ -236,6 +287,26 @@ def value_residual_learned_at_half_is_value_residual(given):
     return run(model, given, start_params(model, given.layers)), made("value_residual", given)
 
 
+class FirstLayersShare(Model):
+    """Keys and values are half layer 1's, half the layer's own."""
+
+    def projected(self, m, q, k, v, u):
+        first_k, first_v = self.memory.setdefault("first", (k, v))
+        return q, (first_k + k) / 2, (first_v + v) / 2
+
+
+@identity
+def lime_of_two_halves_is_a_residual_of_keys_and_values(given):
+    def change(m, own):
+        if m == 1:
+            return {}
+        count, r = given.weights.num_kv_heads, torch.zeros_like(own["r"])
+        r[:, :count] = r[:, -count:] = torch.eye(count, dtype=torch.float64) / 2
+        return {"r": r}
+
+    return made("lime", given, change), run(FirstLayersShare(), given, [{}] * len(given.layers))
+
+
 @identity
 def gated_attention_elementwise_with_equal_columns_is_headwise(given):
     params, head_dim = random_of("gated_attention", given), given.layers[0].head_dim
@@ -289,6 +360,17 @@ def differential_of_lambda_zero_is_attention_with_shared_maps(given):
 
 
 @identity
+def differential_without_norm_is_talking_heads_post(given):
+    """Both heads of a pair mix the pair's maps by (1, −λ)."""
+    params, mixed = random_of("differential", given, norm=False), []
+    for m, own in enumerate(params, start=1):
+        first, second = own["lambda_q1"] @ own["lambda_k1"], own["lambda_q2"] @ own["lambda_k2"]
+        row = torch.stack([torch.ones_like(first), second.exp() - first.exp() - Differential.lambda_0(m)])
+        mixed.append({"w": torch.block_diag(*[torch.stack([row, row])] * (given.weights.num_heads // 2))})
+    return ready("differential", given, params, norm=False), ready("talking_heads_post", given, mixed)
+
+
+@identity
 def fox_that_forgets_nothing_is_the_baseline(given):
     def change(m, own):
         return {"w_f": torch.zeros_like(own["w_f"]), "b_f": torch.full_like(own["b_f"], 100.0)}
@@ -302,6 +384,24 @@ def fox_with_constant_gates_is_alibi(given):
     bias = -torch.log(torch.expm1(slopes))  # σ(bias) = exp(−slope)
     left = made("fox", given, lambda m, own: {"w_f": torch.zeros_like(own["w_f"]), "b_f": bias})
     return left, made("alibi", given)
+
+
+class KeysForget(Model):
+    """In a row, Σ_{l=j+1..i} log f_l is −Σ_{l≤j} log f_l but for a constant: a bias of the key alone."""
+
+    def shapes(self, layer):
+        return {"w_f": (layer.width, layer.num_heads), "b_f": (layer.num_heads,)}
+
+    def scores(self, m, q, k, u):
+        gates = torch.sigmoid(u @ self.own(m)["w_f"] + self.own(m)["b_f"])
+        bias = -torch.cumsum(torch.log(gates), dim=1)  # (B, T, H)
+        return super().scores(m, q, k, u) + bias.permute(0, 2, 1)[:, :, None, :]
+
+
+@identity
+def fox_is_a_bias_of_keys(given):
+    params = random_of("fox", given)
+    return ready("fox", given, params), run(KeysForget(), given, params)
 
 
 @identity

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..blocks import rms_norm
 from .diagonal import dt_start
 from .mixer import Mixer, silu, softplus, split_heads, taps
+from .scores import euclidean
 from .starts import Derived, Normal, Uniform, full, symmetric, zeros
 from .streams import layer_norm
 
@@ -21,11 +22,6 @@ PLACE = {"site": "attention", "residual": True, "every": None}
 
 def xavier(inputs: int, outputs: int, gain: float):
     return symmetric(gain * math.sqrt(6 / (inputs + outputs)))
-
-
-def euclidean(x: Tensor) -> Tensor:
-    """x / ‖x‖₂; a zero row stays zero."""
-    return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp(min=1e-12)
 
 
 class MatrixState(Mixer):

@@ -1,10 +1,14 @@
 """The identities of the catalogue hold between the references, in both hosts."""
 
+import math
+
 import pytest
 import torch
 
-from . import REFERENCES
-from .cases import HOSTS, random_params, run, same, setup
+from ..blocks import rms_norm
+from . import REFERENCES, norms
+from .cases import HOSTS, normal, random_params, run, same, setup
+from .diagonal import rg_lru
 from .scores import SelectiveAttention, alibi_slopes
 from .streams import ManifoldHyperConnections
 from .temporal_identities import IDENTITIES
@@ -14,6 +18,13 @@ from .temporal_identities import IDENTITIES
 @pytest.mark.parametrize("name", IDENTITIES)
 def test_identity(name, host):
     same(*IDENTITIES[name](setup(host)))
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("depth", [4, 5])
+@pytest.mark.parametrize("name", ["unet_skips_are_denseformer", "laurel_pa_of_earlier_inputs_is_denseformer"])
+def test_identity_of_deeper_models(name, depth, host):
+    same(*IDENTITIES[name](setup(host, depth=depth)))
 
 
 @pytest.mark.parametrize("name", ["fox_that_forgets_nothing_is_the_baseline", "fox_with_constant_gates_is_alibi"])
@@ -34,6 +45,46 @@ def test_mhc_mixes_with_weights_that_sum_to_one():
     mix = model.doubly_stochastic(torch.randn(1, 2, 4, 4, generator=torch.Generator().manual_seed(0)).double())
     same(mix.sum(dim=-2), torch.ones(1, 2, 4, dtype=torch.float64))
     same(mix.sum(dim=-1), torch.ones(1, 2, 4, dtype=torch.float64))
+
+
+def test_mhc_takes_rows_first_then_columns():
+    r = torch.tensor([[0.0, 1.0], [2.0, -1.0]], dtype=torch.float64)
+    rows = [[math.exp(x) / sum(math.exp(y) for y in row) for x in row] for row in r.tolist()]
+    once = [[rows[i][j] / (rows[0][j] + rows[1][j]) for j in range(2)] for i in range(2)]
+    again = [[once[i][j] / (once[i][0] + once[i][1]) for j in range(2)] for i in range(2)]
+    twice = [[again[i][j] / (again[0][j] + again[1][j]) for j in range(2)] for i in range(2)]
+    for iterations, expected in [(1, once), (2, twice)]:
+        mix = ManifoldHyperConnections(n=2, iterations=iterations).doubly_stochastic(r)
+        same(mix, torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("first_whole", [True, False])
+def test_rg_lru_of_one_channel(first_whole):
+    p, ring, w_r, b_r, w_i, b_i = [0.5, -1.0, 2.0, 0.3], -0.7, 0.9, 0.2, -0.4, 0.1
+    h, rows = 0.0, []
+    for t, x in enumerate(p):
+        r, i = 1 / (1 + math.exp(-(w_r * x + b_r))), 1 / (1 + math.exp(-(w_i * x + b_i)))
+        a = math.exp(-8 * math.log(1 + math.exp(ring)) * r)
+        h = a * h + (1.0 if first_whole and t == 0 else math.sqrt(1 - a * a)) * i * x
+        rows.append(h)
+    own = {"w_r": [[w_r]], "b_r": [b_r], "w_i": [[w_i]], "b_i": [b_i], "lambda": [ring]}
+    own = {name: torch.tensor(value, dtype=torch.float64) for name, value in own.items()}
+    out = rg_lru(torch.tensor(p, dtype=torch.float64)[None, :, None], own, first_whole=first_whole)
+    same(out[0, :, 0], torch.tensor(rows, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_residual_dual_keeps_all_branches(host):
+    given = setup(host, depth=2)
+    model, noted = norms.ResidualDual(), []
+    model.attention = lambda m, x: noted.append(normal(torch.Generator().manual_seed(m), *x.shape)) or noted[-1]
+    model.ffn = lambda m, x: noted.append(normal(torch.Generator().manual_seed(-m), *x.shape)) or noted[-1]
+    params = random_params(model, given.layers)
+    params[-1]["gain_ffn"] = torch.zeros_like(params[-1]["gain_ffn"])  # nothing but the sum is left
+    out = model.hidden(given.tokens, given.weights, params, given.layers)
+    total = given.weights.embedding[given.tokens] + sum(noted)
+    assert len(noted) == 4
+    same(out, rms_norm(total, given.weights.eps, params[-1]["gain_output"]))
 
 
 def test_alibi_slopes():
