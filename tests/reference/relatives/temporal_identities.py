@@ -11,7 +11,7 @@ from . import REFERENCES
 from .cases import Setup, normal, random_params, run, start_params
 from .diagonal import MinGru, RgLru, rg_lru, scan, selective_scan
 from .host import Model, Params
-from .identities import IDENTITIES, identity, made, older, random_of, ready
+from .identities import identity, made, older, random_of, ready
 from .local import Smear
 from .long_convolution import Cema
 from .matrix_state import channel_decayed, delta_rule, linear_sums, retained, state_space_dual
@@ -297,6 +297,3 @@ def cema_without_modes_passes_u_on(given):
 
     left = made("cema", given, change, site="ffn", residual=False)
     return left, run(NormedFfnInput(), given, [{}] * len(given.layers))
-
-
-__all__ = ["IDENTITIES"]  # those of `identities` too

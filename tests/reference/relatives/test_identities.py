@@ -6,12 +6,17 @@ import pytest
 import torch
 
 from ..blocks import rms_norm
-from . import REFERENCES, norms
+from . import REFERENCES, head_identities, norms, temporal_identities
 from .cases import HOSTS, normal, random_params, run, same, setup
 from .diagonal import rg_lru
+from .identities import IDENTITIES
 from .scores import SelectiveAttention, alibi_slopes
 from .streams import ManifoldHyperConnections
-from .temporal_identities import IDENTITIES
+
+
+def test_all_are_here():
+    modules = {function.__module__ for function in IDENTITIES.values()}
+    assert {head_identities.__name__, temporal_identities.__name__} < modules
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -98,9 +103,10 @@ def test_selective_attention_leaves_the_first_key_oneself_and_the_current_query_
     given = setup(length=4)
     model = SelectiveAttention()
     model.weights, model.sizes = given.weights, given.layers
-    q = [torch.ones(1, 4, 4, dtype=torch.float64)] * 4
-    scores = model.scores(1, q, q[:2], torch.zeros(1, 4, 16, dtype=torch.float64))[0, 1]
-    # plain logits are 4 / √4 = 2; key 1 is marked by query 2, which query 3 feels
-    expected = torch.full((4, 4), 2.0, dtype=torch.float64)
-    expected[3, 1] = 0
-    same(scores, expected)
+    one = torch.ones(1, 4, 4, dtype=torch.float64)
+    scores = model.scores(1, [one, 3 * one, one, one], [one, one], torch.zeros(1, 4, 16, dtype=torch.float64))
+    # head 0's logits are 4 / √4 = 2, head 1's 6; key 1 is marked by query 2, by 2, which query 3 feels
+    for head, plain in enumerate([2.0, 6.0, 2.0, 2.0]):
+        expected = torch.full((4, 4), plain, dtype=torch.float64)
+        expected[3, 1] -= 2
+        same(scores[0, head], expected)
