@@ -42,27 +42,29 @@ def tokens(batch: int, length: int, seed: int = 0) -> Tensor:
 
 
 def reference_weights(built: LanguageModel) -> reference.Weights:
-    layers = []
-    for block in built.layers:
-        q, k, v = block.attention.qkv.split([n * block.attention.head_dim for n in block.attention.heads])
-        gate, up = block.ffn.gate_up.chunk(2)
-        layers.append(
-            reference.LayerWeights(
-                block.attention_norm.gain, q, k, v, block.attention.out, block.ffn_norm.gain, gate, up, block.ffn.down
-            )
-        )
-    heads, kv_heads, _ = built.layers[0].attention.heads
-    positions = built.layers[0].attention.positions
+    """The core's weights; None for what a method leaves unbuilt."""
+    first = built.layers[0].layer
+    positions = next((block.attention.positions for block in built.layers if block.attention is not None), None)
     return reference.Weights(
         embedding=built.embed.weight,
-        layers=layers,
+        layers=[_layer_weights(block) for block in built.layers],
         final_norm=built.norm.gain,
         output=built.output_weight(),
-        num_heads=heads,
-        num_kv_heads=kv_heads,
+        num_heads=first.num_heads,
+        num_kv_heads=first.num_kv_heads,
         eps=built.norm.eps,
         rope_theta=positions.theta if isinstance(positions, Rotary) else None,
     )
+
+
+def _layer_weights(block: Block) -> reference.LayerWeights:
+    q = k = v = out = None
+    if block.attention is not None:
+        q, k, v = block.attention.qkv.split([n * block.attention.head_dim for n in block.attention.heads])
+        out = block.attention.out
+    norms = [getattr(norm, "gain", None) for norm in (block.attention_norm, block.ffn_norm)]
+    gate, up = block.ffn.gate_up.chunk(2)
+    return reference.LayerWeights(norms[0], q, k, v, out, norms[1], gate, up, block.ffn.down)
 
 
 def extension_of(block: Block, slot: str) -> Extension:

@@ -35,7 +35,7 @@ class DenseFormer(Model):
     def shapes(self, layer):
         return {} if layer.number % self.period else {"alpha": (len(self.sources(layer.number)),)}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         return {name: one_hot(*shape) for name, shape in self.shapes(layer).items()}
 
     def stack(self, x: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ class Mudd(Model):
         dynamic = {"w1": (layer.width, h), "w2": (h, ways * sources)} if self.dynamic else {}
         return dynamic | {"a": (ways, sources)}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         shapes = self.shapes(layer)
         dynamic = {"w1": Normal(layer.width**-0.5), "w2": zeros(*shapes["w2"])} if self.dynamic else {}
         return dynamic | {"a": one_hot(*shapes["a"])}
@@ -124,7 +124,7 @@ class Grn(Model):
             shapes |= self.grn_shapes("output_", layer.width, self.count(layer.num_layers))
         return shapes
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         return {name: full(float(name[-1] == "b"), *shape) for name, shape in self.shapes(layer).items()}
 
     def sources(self, embedding: Tensor, deltas: list[Tensor]) -> list[Tensor]:
@@ -186,7 +186,7 @@ class AttnRes(Model):
         names = ["w_attention", "w_ffn"] + (["w_output"] if is_last(layer) else [])
         return dict.fromkeys(names, (layer.width,))
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         return {name: zeros(*shape) for name, shape in self.shapes(layer).items()}
 
     def mean(self, w: Tensor, sources: list[Tensor]) -> Tensor:

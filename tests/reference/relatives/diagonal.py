@@ -75,7 +75,7 @@ class Griffin(Mixer):
             "b_o": (layer.width,),
         }
 
-    def mix_start(self, layer, host_std):
+    def mix_start(self, layer):
         shapes = self.mix_shapes(layer)
         width, blocks = self.sizes_of(layer)
         values = {name: zeros(*shape) for name, shape in shapes.items() if name.startswith("b_")}
@@ -104,7 +104,7 @@ class RgLru(Mixer):
         gate = (width, width) if blocks is None else (blocks, width // blocks, width // blocks)
         return {"w_r": gate, "w_i": gate} | dict.fromkeys(["b_r", "b_i", "lambda"], (width,))
 
-    def mix_start(self, layer, host_std):
+    def mix_start(self, layer):
         gate = Normal((layer.width // (self.blocks or 1)) ** -0.5)
         bias = zeros(layer.width)
         return {"w_r": gate, "w_i": gate, "b_r": bias, "b_i": bias, "lambda": ring_start(self.ring)}
@@ -129,7 +129,7 @@ class MinGru(Mixer):
         out = {"w_o": (inner, layer.width)} if self.projects() else {}
         return {"w_z": (layer.width, inner), "w_h": (layer.width, inner)} | out
 
-    def mix_start(self, layer, host_std):
+    def mix_start(self, layer):
         shapes = self.mix_shapes(layer)
         values = {name: symmetric(shape[0] ** -0.5) for name, shape in shapes.items()}
         return values | ({"w_o": zeros(*shapes["w_o"])} if self.added() else {})
@@ -184,7 +184,7 @@ class Mamba(Mixer):
             "w_out": (inner, layer.width),
         }
 
-    def mix_start(self, layer, host_std):
+    def mix_start(self, layer):
         inner, rank = self.sizes_of(layer)
         rows = torch.log(torch.arange(1, self.states + 1, dtype=torch.float64)).repeat(inner, 1)
         out = symmetric(inner**-0.5 / math.sqrt(2 * layer.num_layers))

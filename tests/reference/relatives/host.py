@@ -32,6 +32,7 @@ class Layer(NamedTuple):
     max_length: int
     parallel: bool
     norm_eps: float
+    init_std: float = 0.02
 
     @property
     def number(self) -> int:
@@ -61,7 +62,7 @@ class Model:
         """Every parameter of a layer."""
         return {}
 
-    def start(self, layer: Layer, host_std: float = 0.02) -> dict:
+    def start(self, layer: Layer) -> dict:
         """Every parameter's start: a tensor where it is exact, else a distribution of `starts`."""
         return {}
 

@@ -23,7 +23,7 @@ class Canon(Model):
         widths = {"A": layer.width, "B": heads * layer.head_dim, "C": layer.width, "D": 2 * layer.ffn_dim}
         return {f"w_{site.lower()}": (widths[site], self.taps) for site in self.sites}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         return dict.fromkeys(self.shapes(layer), symmetric(self.taps**-0.5))
 
     def at(self, m: int, site: str, u: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ class TokenShift(Model):
         }
         return {consumer: every[consumer] for consumer in self.consumers()}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         return {f"mu_{consumer}": share for consumer, share in self.shares(layer).items()}
 
     def shifted(self, m: int, consumer: str, u: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ class TokenShiftLora(TokenShift):
             shapes |= {f"b_{consumer}": (self.rank, layer.width)}
         return shapes | {f"mu_x_{site}": (layer.width,) for site in self.sites}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         values = {}
         for consumer, share in self.shares(layer).items():
             values |= {f"lambda_{consumer}": 1 - share, f"a_{consumer}": zeros(layer.width, self.rank)}
@@ -129,7 +129,7 @@ class PrimerDconv(Model):
         counts = {"q": layer.num_heads, "k": layer.num_kv_heads, "v": layer.num_kv_heads}
         return {f"w_{name}": (count * layer.head_dim, self.taps) for name, count in counts.items()}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         values = {}
         for name, shape in self.shapes(layer).items():
             values[name] = full(0.5 / self.taps, *shape)
@@ -147,7 +147,7 @@ class KvShift(Model):
     def shapes(self, layer):
         return {"w_k": (layer.width, layer.num_kv_heads), "w_v": (layer.width, layer.num_kv_heads)}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         return dict.fromkeys(self.shapes(layer), symmetric(layer.width**-0.5))
 
     def shifted(self, x: Tensor, w: Tensor, u: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ class Smear(Model):
     def shapes(self, layer):
         return {"lambda": (), "w": (min(self.dims, layer.width),)} if layer.number == 1 else {}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         return {name: zeros(*shape) for name, shape in self.shapes(layer).items()}
 
     def embedded(self, x):

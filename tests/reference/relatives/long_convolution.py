@@ -24,7 +24,7 @@ class Cema(Mixer):
         modes = dict.fromkeys(["alpha", "delta", "gamma_re", "gamma_im"], (layer.width, self.modes))
         return modes | {"theta": (layer.width,), "omega": (layer.width,)}
 
-    def mix_start(self, layer, host_std):
+    def mix_start(self, layer):
         share = layer.width ** (-torch.arange(1, layer.width + 1, dtype=torch.float64) / layer.width)
         return {
             "alpha": Normal(0.2),

@@ -75,9 +75,9 @@ class LinearAttention(MatrixState):
 
     settings = PLACE | WIDTHS | {"norm": "sum", "phi": "elu"}
 
-    def mix_start(self, layer, host_std):
-        values = dict.fromkeys(["w_q", "w_k", "w_v"], Normal(host_std))
-        return values | {"w_o": self.output_start(layer, Normal(host_std / math.sqrt(2 * layer.num_layers)))}
+    def mix_start(self, layer):
+        values = dict.fromkeys(["w_q", "w_k", "w_v"], Normal(layer.init_std))
+        return values | {"w_o": self.output_start(layer, Normal(layer.init_std / math.sqrt(2 * layer.num_layers)))}
 
     def mix(self, m, u):
         q, k, v = self.qkv(m, u)
@@ -139,7 +139,7 @@ class Retention(MatrixState):
     def mix_shapes(self, layer):
         return self.qkvo_shapes(layer) | {"w_g": (layer.width, self.totals(layer)[1])}
 
-    def mix_start(self, layer, host_std):
+    def mix_start(self, layer):
         shapes = self.mix_shapes(layer)
         values = {name: xavier(*shape, gain=2**-2.5) for name, shape in shapes.items()}
         return values | {"w_o": self.output_start(layer, xavier(*shapes["w_o"], gain=0.5))}
@@ -183,7 +183,7 @@ class Gla(MatrixState):
             shapes |= {"conv_q": (keys, 4), "conv_k": (keys, 4), "conv_v": (values, 4)}
         return shapes
 
-    def mix_start(self, layer, host_std):
+    def mix_start(self, layer):
         values = {}
         for name, shape in self.mix_shapes(layer).items():
             if name in ("w_q", "w_k", "w_1", "w_2"):
@@ -249,7 +249,7 @@ class Mamba2(Mixer):
             "w_out": (inner, layer.width),
         }
 
-    def mix_start(self, layer, host_std):
+    def mix_start(self, layer):
         inner, count = self.inner(layer)
         out = symmetric(inner**-0.5 / math.sqrt(layer.num_layers))
         values = {"w_in": symmetric(layer.width**-0.5), "conv": symmetric(0.5), "b_c": symmetric(0.5)}
@@ -292,7 +292,7 @@ class DeltaNet(MatrixState):
         rest = {"w_beta": (layer.width, self.count(layer)), "gain": (self.widths(layer)[1],)}
         return self.qkvo_shapes(layer) | convs | rest
 
-    def mix_start(self, layer, host_std):
+    def mix_start(self, layer):
         values = dict.fromkeys(["conv_q", "conv_k", "conv_v"], symmetric(0.5))
         values |= {name: Normal(0.02) for name in self.mix_shapes(layer) if name.startswith("w_")}
         return values | {"gain": full(1.0, self.widths(layer)[1]), "w_o": self.output_start(layer, Normal(0.02))}
@@ -329,9 +329,9 @@ class GatedDeltaNet(DeltaNet):
         shapes = super().mix_shapes(layer) | {"w_a": (layer.width, count), "b_delta": (count,), "a_log": (count,)}
         return shapes | ({"w_g": (layer.width, self.totals(layer)[1])} if self.gate else {})
 
-    def mix_start(self, layer, host_std):
+    def mix_start(self, layer):
         decay = Derived(torch.log, torch.exp, Uniform(1e-3, 16.0))
-        return super().mix_start(layer, host_std) | {"b_delta": dt_start(), "a_log": decay}
+        return super().mix_start(layer) | {"b_delta": dt_start(), "a_log": decay}
 
     def alpha(self, m, u):
         own = self.own(m)

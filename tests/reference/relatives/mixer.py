@@ -35,14 +35,14 @@ class Mixer(Model):
     def mix_shapes(self, layer) -> Shapes:
         raise NotImplementedError
 
-    def mix_start(self, layer, host_std: float) -> dict:
+    def mix_start(self, layer) -> dict:
         raise NotImplementedError
 
     def shapes(self, layer):
         return self.mix_shapes(layer) if self.acts(layer.number) else {}
 
-    def start(self, layer, host_std=0.02):
-        return self.mix_start(layer, host_std) if self.acts(layer.number) else {}
+    def start(self, layer):
+        return self.mix_start(layer) if self.acts(layer.number) else {}
 
     def mixed(self, m: int, u: Tensor) -> Tensor:
         return u + self.mix(m, u) if self.added() else self.mix(m, u)

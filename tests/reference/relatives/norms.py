@@ -20,7 +20,7 @@ class Normed(Model):
     def shapes(self, layer):
         return dict.fromkeys(self.gain_names(layer), (layer.width,))
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         return {name: full(1.0, layer.width) for name in self.gain_names(layer)}
 
     def by_gain(self, m: int, name: str, x: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ class Rezero(Model):
     def shapes(self, layer):
         return {"alpha": () if self.shared else (2,)}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         return {"alpha": zeros(*self.shapes(layer)["alpha"])}
 
     def block(self, m: int, x: Tensor) -> Tensor:
@@ -38,7 +38,7 @@ class LayerScale(Model):
     def shapes(self, layer):
         return {f"gamma_{site}": (layer.width,) for site in SITES}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         by_depth = 0.1 if layer.num_layers <= 18 else 1e-5 if layer.num_layers <= 24 else 1e-6
         value = by_depth if self.epsilon is None else self.epsilon
         return {f"gamma_{site}": full(value, layer.width) for site in SITES}
@@ -61,7 +61,7 @@ class Highway(Model):
         outputs = 1 if self.scalar else layer.width
         return {f"w_{site}": (layer.width, outputs) for site in SITES} | {f"b_{site}": (outputs,) for site in SITES}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         shapes = self.shapes(layer)
         return {name: full(self.bias if name[0] == "b" else 0.0, *shape) for name, shape in shapes.items()}
 
@@ -88,7 +88,7 @@ class LaurelRw(Model):
     def shapes(self, layer):
         return {f"w_{site}": (2,) for site in SITES}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         return {f"w_{site}": zeros(2) for site in SITES}
 
     def block(self, m: int, x: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ class LaurelLr(Model):
         low = {f"p_{site}": (layer.width, self.rank) for site in SITES}
         return low | {f"u_{site}": (self.rank, layer.width) for site in SITES}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         low = {f"p_{site}": laurel_p(layer.width, self.rank) for site in SITES}
         return low | {f"u_{site}": zeros(self.rank, layer.width) for site in SITES}
 
@@ -146,7 +146,7 @@ class LaurelPa(LaurelLr):
         maps = super().shapes(layer) if self.low_rank_map else {}
         return maps | {f"gamma_{site}": (self.kappa,) for site in SITES}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         maps = super().start(layer) if self.low_rank_map else {}
         return maps | {f"gamma_{site}": full(1.0 if self.low_rank_map else 0.0, self.kappa) for site in SITES}
 
@@ -179,7 +179,7 @@ class X0Lambda(Model):
     def shapes(self, layer):
         return {"lambda": (), "mu": ()}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         share = layer.index / (layer.num_layers - 1) if layer.num_layers > 1 else 0.0
         values = {"lambda": self.lambdas, "mu": self.mus}
         return {name: full(first + share * (last - first)) for name, (first, last) in values.items()}
@@ -207,7 +207,7 @@ class UnetSkips(Model):
     def shapes(self, layer):
         return {} if self.source(layer.index, layer.num_layers) is None else {"w": ()}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         return {name: full(-1.5 if self.sigmoid else 1.0) for name in self.shapes(layer)}
 
     def stack(self, x: Tensor) -> Tensor:
@@ -233,7 +233,7 @@ class Backout(Model):
     def shapes(self, layer):
         return {"lambda": ()} if is_last(layer) else {}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         return {name: full(self.value) for name in self.shapes(layer)}
 
     def stack(self, x: Tensor) -> Tensor:

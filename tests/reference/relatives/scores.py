@@ -39,7 +39,7 @@ class TalkingHeads(Model):
         there = {"p": self.pre, "w": self.post}
         return {name: (layer.num_heads, layer.num_heads) for name, wanted in there.items() if wanted}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         return {name: torch.eye(layer.num_heads, dtype=torch.float64) for name in self.shapes(layer)}
 
     def maps(self, m, scores):
@@ -73,7 +73,7 @@ class Differential(Model):
         gain = {"gain": (2 * layer.head_dim,)} if self.norm else {}
         return dict.fromkeys(names, (layer.head_dim,)) | gain
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         gain = full(1.0, 2 * layer.head_dim)
         return {name: gain if name == "gain" else Normal(0.1) for name in self.shapes(layer)}
 
@@ -109,7 +109,7 @@ class Fox(Model):
     def shapes(self, layer):
         return {"w_f": (layer.width, layer.num_heads), "b_f": (layer.num_heads,)}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         return {"w_f": Normal(0.02), "b_f": zeros(layer.num_heads)}
 
     def scores(self, m, q, k, u):
@@ -149,7 +149,7 @@ class Sink(Model):
     def shapes(self, layer):
         return {"z": (layer.num_heads,)} if self.learned else {}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         return {"z": zeros(layer.num_heads)} if self.learned else {}
 
     def maps(self, m, scores):
@@ -166,7 +166,7 @@ class Ssmax(Model):
     def shapes(self, layer):
         return {"s": (layer.num_heads,)}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         mean = sum(math.log(n) for n in range(1, layer.max_length + 1)) / layer.max_length
         by_length = 1 / mean if mean else 1.0  # of one token any scale will do
         return {"s": full(by_length if self.value is None else self.value, layer.num_heads)}
@@ -187,7 +187,7 @@ class CosineAttention(Model):
     def shapes(self, layer):
         return {"log_tau": (layer.num_heads,)}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         return {"log_tau": full(math.log(self.value) if self.norm else 0.0, layer.num_heads)}
 
     def scores(self, m, q, k, u):
@@ -257,7 +257,7 @@ class MultiTokenAttention(Model):
             shapes |= {"w": (layer.head_dim,), "b": ()}
         return shapes
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         kernel = zeros(layer.num_heads, self.rows, self.keys)
         kernel[:, -1, self.keys // 2] = 1
         eye = torch.eye(layer.num_heads, dtype=torch.float64)

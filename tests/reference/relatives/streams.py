@@ -64,7 +64,7 @@ class Streams(Model):
         one = self.site_shapes(layer)
         return {f"{name}_{site}": shape for site in SITES for name, shape in one.items()}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         values = {}
         for site in SITES:
             values |= {f"{name}_{site}": start for name, start in self.site_start(layer, site).items()}
@@ -227,7 +227,7 @@ class ManifoldHyperConnections(Streams):
             "alpha": full(0.01, 3),
         }
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         values = super().start(layer)
         if self.head and is_last(layer):
             values |= {"phi_head": zeros(self.n * layer.width, self.n), "alpha_head": full(0.01)}

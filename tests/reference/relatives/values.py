@@ -21,7 +21,7 @@ class ValueResidual(Model):
     def shapes(self, layer):
         return {"lambda_1": (), "lambda_2": ()} if self.learned and self.acts(layer.number) else {}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         values = {"lambda_1": full(self.lambda_1), "lambda_2": full(self.lambda_2)}
         return values if self.shapes(layer) else {}
 
@@ -46,7 +46,7 @@ class Lime(Model):
         heads = layer.num_kv_heads
         return {} if layer.number == 1 else {"r": (heads, layer.number * heads)}
 
-    def start(self, layer, host_std=0.02):
+    def start(self, layer):
         if layer.number == 1:
             return {}
         count = layer.num_kv_heads
@@ -75,8 +75,8 @@ class GatedAttention(Model):
     def shapes(self, layer):
         return {"w_g": (layer.width, layer.num_heads * (layer.head_dim if self.elementwise else 1))}
 
-    def start(self, layer, host_std=0.02):
-        return {"w_g": zeros(*self.shapes(layer)["w_g"]) if self.doubled else Normal(host_std)}
+    def start(self, layer):
+        return {"w_g": zeros(*self.shapes(layer)["w_g"]) if self.doubled else Normal(layer.init_std)}
 
     def attended(self, m, q, k, v, u):
         gates = torch.sigmoid(u @ self.own(m)["w_g"]) * (2 if self.doubled else 1)
@@ -90,8 +90,8 @@ class DifferentialV2(Model):
     def shapes(self, layer):
         return {"q2": (layer.width, layer.num_heads * layer.head_dim), "w_lambda": (layer.width, layer.num_heads)}
 
-    def start(self, layer, host_std=0.02):
-        return {"q2": Normal(host_std), "w_lambda": Normal(host_std)}
+    def start(self, layer):
+        return {"q2": Normal(layer.init_std), "w_lambda": Normal(layer.init_std)}
 
     def attended(self, m, q, k, v, u):
         second = [rope(head, self.weights.rope_theta) for head in heads(u @ self.own(m)["q2"], len(q))]
