@@ -83,9 +83,11 @@ def complaint(start: Start, value: Tensor) -> str | None:
     """What is wrong with a parameter's first value, or None; of few numbers only bounds and mean are asked."""
     value = value.detach().double()
     if isinstance(start, Tensor):
-        # parameters are made in float32
-        same = value.shape == start.shape and torch.allclose(value, start, rtol=1e-6, atol=1e-7)
-        return None if same else f"{value} is not {start}"
+        if value.shape != start.shape:
+            return f"has the shape {tuple(value.shape)}, not {tuple(start.shape)}"
+        if torch.allclose(value, start, rtol=1e-6, atol=1e-7):  # parameters are made in float32
+            return None
+        return f"is off by {(value - start).abs().max():.4g}"
     if isinstance(start, Derived):
         return complaint(start.of, start.hidden(value))
     if isinstance(start, Permuted):
@@ -102,7 +104,7 @@ def complaint(start: Start, value: Tensor) -> str | None:
     else:
         mean, std = start.mean, start.std
         if start.cut is not None and (value - mean).abs().max() > start.cut + 1e-6:
-            return f"{value} lies outside {start}"
+            return f"{value.min():.4g}…{value.max():.4g} lies outside {start}"
         if start.cut is not None and start.cut < 4 * std:
             return None  # the cut narrows the spread
     error = 6 * std / value.numel() ** 0.5
