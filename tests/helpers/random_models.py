@@ -41,18 +41,29 @@ def tokens(batch: int, length: int, seed: int = 0) -> Tensor:
     return torch.randint(VOCAB, (batch, length), generator=torch.Generator().manual_seed(seed))
 
 
+def attention_weights(block: Block) -> tuple[Tensor, ...]:
+    """Those of q, k, v and the output; zeros, which nothing uses, where a method stands in place of attention."""
+    layer, attention = block.layer, block.attention
+    counts = [n * layer.head_dim for n in (layer.num_heads, layer.num_kv_heads, layer.num_kv_heads)]
+    if attention is None:
+        zeros = block.ffn.down.new_zeros
+        return *(zeros(n, layer.width) for n in counts), zeros(layer.width, counts[0])
+    return *attention.qkv.split(counts), attention.out
+
+
 def reference_weights(built: LanguageModel) -> reference.Weights:
     layers = []
     for block in built.layers:
-        q, k, v = block.attention.qkv.split([n * block.attention.head_dim for n in block.attention.heads])
+        q, k, v, out = attention_weights(block)
         gate, up = block.ffn.gate_up.chunk(2)
         layers.append(
             reference.LayerWeights(
-                block.attention_norm.gain, q, k, v, block.attention.out, block.ffn_norm.gain, gate, up, block.ffn.down
+                block.attention_norm.gain, q, k, v, out, block.ffn_norm.gain, gate, up, block.ffn.down
             )
         )
-    heads, kv_heads, _ = built.layers[0].attention.heads
-    positions = built.layers[0].attention.positions
+    heads, kv_heads = built.layers[0].layer.num_heads, built.layers[0].layer.num_kv_heads
+    attending = [block.attention for block in built.layers if block.attention is not None]
+    positions = attending[0].positions if attending else None
     return reference.Weights(
         embedding=built.embed.weight,
         layers=layers,
