@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.extension import AttentionInputs, Layer, Residual, ScoreMixing, Site, TemporalMixing
-from zoo.history import History
+from zoo.extension import AttentionInputs, HeadMixing, Layer, Residual, ScoreMixing, Site, TemporalMixing
+from zoo.history import History, Projected
 from zoo.kernels.attend import Factors, Scores
 from zoo.kernels.blocked_attention import Term
 from zoo.state import State
@@ -500,3 +500,34 @@ class TakesSlotsForEmpty(ScoreMixing):
 class NeedsASetting(Mixing):
     def __init__(self, layer: Layer, factor: float) -> None:
         super().__init__(layer)
+
+
+class Heads(HeadMixing):
+    """A head mixing with a weight per head of the values."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(layer.num_kv_heads, 1))
+
+
+class LooksAheadInHeads(Heads):
+    def project(self, heads: Projected, normed: AttentionInputs, history: History, state: State | None) -> Projected:
+        return heads._replace(v=heads.v + self.w * heads.v.roll(-1, dims=1))
+
+
+class ForgetsEarlierHeads(Heads):
+    def project(self, heads: Projected, normed: AttentionInputs, history: History, state: State | None) -> Projected:
+        earlier = torch.cat([torch.zeros_like(heads.v[:, :1]), heads.v[:, :-1]], dim=1)
+        return heads._replace(v=heads.v + self.w * earlier)
+
+
+class ChangesTheHeads(Heads):
+    def project(self, heads: Projected, normed: AttentionInputs, history: History, state: State | None) -> Projected:
+        heads.v.mul_(self.w)
+        return heads
+
+
+class ChangesTheAnswer(Heads):
+    def output(self, heads: Tensor, normed: AttentionInputs, history: History, state: State | None) -> Tensor:
+        normed.query.mul_(2.0)
+        return heads * self.w.mean()

@@ -14,12 +14,13 @@ import pytest
 import torch
 
 from zoo.errors import ConfigError
-from zoo.extension import called
+from zoo.extension import Extension, HeadMixing, TemporalMixing, called, overrides
+from zoo.model.sites import in_place_of_attention, mixers_of
 from zoo.slots import SLOTS
 from zoo.testing import causality
 from zoo.testing.cases import Broken, Case
 from zoo.testing.combination import examine
-from zoo.testing.compatibility import Cell, Method, cells, groups, methods, refusal
+from zoo.testing.compatibility import LAYERS, Cell, Method, cells, groups, methods, refusal
 from zoo.testing.method_under_test import Subject, assemble
 
 METHODS, BROKEN = methods()  # temporal ones at each of their sites
@@ -114,11 +115,34 @@ def test_the_matrix_says_what_building_says(table: list[Cell]) -> None:
             assert cell.row.id in refused and cell.column.id in refused
 
 
-def test_only_what_needs_attention_is_refused_where_there_is_none(table: list[Cell]) -> None:
-    reads = {row: together([row]).declared.reads for row in {cell.row for cell in table}}
+def test_only_what_makes_no_sense_is_refused(table: list[Cell]) -> None:
+    """What needs attention where there is none, and running layers again where their heads are mixed."""
+    parts = {method: together([method]).declared for cell in table for method in (cell.row, cell.column)}
+
+    def needs_attention(method: Method) -> bool:
+        return isinstance(parts[method], HeadMixing) or bool(parts[method].reads & {"scores", "blocks"})
+
+    def replaces_it(method: Method) -> bool:
+        return method.slot == "temporal_mixing" and any(in_place_of_attention(_in_layers(method)))
+
+    def mixes_heads(method: Method) -> bool:
+        part = parts[method]
+        return isinstance(part, HeadMixing) and (overrides(part, "project") or overrides(part, "output"))
+
+    def unlike_a_layer(method: Method) -> bool:  # for whoever runs layers again
+        part = parts[method]
+        qkv = isinstance(part, TemporalMixing) and "qkv" in mixers_of(part)
+        return mixes_heads(method) or qkv
+
     for cell in table:
-        needs = cell.row.slot == "score_mixing" or bool(reads[cell.row] & {"scores", "blocks"})
-        assert bool(cell.refusal) == (needs and cell.column.site == "attention"), (cell.row.name, cell.column.name)
+        pairs = [(cell.row, cell.column), (cell.column, cell.row)]
+        instead = any(needs_attention(one) and replaces_it(other) for one, other in pairs)
+        again = any("blocks" in parts[one].reads and unlike_a_layer(other) for one, other in pairs)
+        assert bool(cell.refusal) == (instead or again), (cell.row.name, cell.column.name)
+
+
+def _in_layers(method: Method) -> list[Extension]:
+    return [called(method.id, method.factory)(layer) for layer in LAYERS]
 
 
 def test_methods_with_the_same_answers_are_one_group(table: list[Cell]) -> None:

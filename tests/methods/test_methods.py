@@ -70,7 +70,7 @@ def assert_same(slot: str, method: str, host: str, case: tuple[int, ...], **sett
 
 def test_the_catalogue_is_complete() -> None:
     assert sorted(METHODS) == sorted(
-        (slot, i) for slot, theirs in REFERENCE_SLOTS.items() for i in reference.METHODS[theirs]
+        (slot, i) for slot, theirs in REFERENCE_SLOTS.items() for i in reference.METHODS.get(theirs, ())
     )
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from helpers import small_methods as small, small_sites as sites
 from helpers.naive_model import Naive
 from helpers.random_models import VOCAB, random_model, tokens
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from zoo.extension import Extension, preset
+from zoo.model.build import model
 from zoo.testing import check
 from zoo.testing.decoding import decode
 
@@ -62,14 +64,52 @@ def test_a_method_computes_its_formula(name: str, kv_heads: int, parallel: bool)
             torch.testing.assert_close(decode(built, inputs, plan), theirs.detach(), rtol=1e-9, atol=1e-9)
 
 
-KIT = ["builds", "pure", "causal", "rows", "cached", "gradients", "derivative", "layout", "types", "saved", "moved"]
+ALONE = [name for name in EXAMPLES if not EXAMPLES[name].others]
+QUICK = ["builds", "pure", "layout", "types", "checkpointed", "compiled"]  # what the formulas above do not show
 
 
-@pytest.mark.parametrize("name", [name for name in EXAMPLES if not EXAMPLES[name].others])
-def test_a_method_has_every_property(name: str) -> None:
-    slot, method, *_ = EXAMPLES[name]
-    check(method, slot, only=[*KIT, "checkpointed", "compiled"]).verify()
+@pytest.mark.parametrize("name", ALONE)
+def test_a_method_has_the_properties_that_formulas_do_not_show(name: str) -> None:
+    check(EXAMPLES[name].method, EXAMPLES[name].slot, only=QUICK).verify()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALONE)
+def test_a_method_has_the_other_properties(name: str) -> None:
+    others = ["causal", "rows", "cached", "gradients", "derivative", "deterministic", "saved", "moved", "trains"]
+    check(EXAMPLES[name].method, EXAMPLES[name].slot, only=others).verify()
 
 
 def test_the_tokens_of_a_table_are_those_of_the_vocabulary() -> None:
     assert VOCAB == 50  # what `TokenTable` has rows for
+
+
+PER_LAYER = 151  # torch 2.9; counted at the commit before
+
+
+class Operations(TorchDispatchMode):
+    """Counts what torch is asked to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+def operations(depth: int) -> int:
+    built, inputs = model(64, 32, depth=depth, width=64, aspect=16), torch.zeros(2, 32, dtype=torch.int64)
+    with Operations() as operations:
+        built.loss(inputs, inputs).backward()
+    return operations.count
+
+
+def test_the_plain_block_pays_nothing_for_the_slots() -> None:
+    """As many operations, forward and backward, as before there were four slots and seven sites."""
+    operations(depth=1)  # the first pass makes the table of positions
+    assert operations(depth=4) - operations(depth=3) <= PER_LAYER
+    block = random_model(depth=1).layers[0]
+    attention = block.attention
+    assert (attention.mixes_projected, attention.mixes_output, attention.mixes_qkv, block.mixers) == ((), (), (), {})

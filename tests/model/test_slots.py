@@ -23,6 +23,7 @@ NAMED = {
     "zoo/model/build.py": "a setting of `model` for each",
     "zoo/model/block.py": "where each sits",
     "zoo/model/attention.py": "where those around attending sit",
+    "zoo/model/extensions.py": "what makes no sense together",
     "zoo/model/observation.py": "what to say of each when its numbers are not finite",
     "tests/helpers/fake_distributions.py": "two made-up methods, each of another slot",
     "tests/helpers/fake_project.py": "a made-up model with made-up methods",

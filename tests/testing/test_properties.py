@@ -76,6 +76,10 @@ WRONG = [
     Wrong(wrong.NormalisesTheBatch, "rows", "depends on the other rows", "depth 1, length 1, batch 2"),
     Wrong(wrong.LeaksInOneSetting, "settings", "with over = 'all': token 0 sees token 1", "depth 1, length 2, batch 1"),
     Wrong(wrong.SaysItLeaks, "causal", "declares causal = False, but nothing of the sort was found", ""),
+    Wrong(wrong.LooksAheadInHeads, "causal", "token 0 sees token 1", "depth 1, length 2, batch 1", "head_mixing"),
+    Wrong(wrong.ForgetsEarlierHeads, "cached", "from token 1 on", "depth 1, length 2, batch 1", "head_mixing"),
+    Wrong(wrong.ChangesTheHeads, "pure", "project changes heads.v in place", slot="head_mixing"),
+    Wrong(wrong.ChangesTheAnswer, "pure", "output changes normed.query in place", slot="head_mixing"),
     Wrong(wrong.TableFromZero, "cached", "from token 1 on", "depth 1, length 2, batch 1"),
     Wrong(wrong.ScoresFromZero, "cached", "chunks of 1, 1 differs", "depth 1, length 2, batch 1", "score_mixing"),
     Wrong(

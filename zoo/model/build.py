@@ -65,7 +65,8 @@ def model(
     dropout (from 0 to below 1): the part of the activations that training sets to zero.
     tied: use the token embedding as the output projection too.
     qk_norm: normalise queries and keys in every head.
-    positions: how attention knows where a token is: by rotary positions, or by the causal mask alone.
+    positions: how attention knows where a token is: by rotary positions, unless a method goes without, or by the causal mask
+        alone.
     rope_theta: the base of the rotary positions' wavelengths.
     norm_eps: what every RMSNorm adds to the mean square.
     init_std: the deviation of the first weights; None: 0.02 · √(768 / width).

@@ -27,10 +27,10 @@ def effect(subject: Subject, case: Case) -> Outcome | None:
 
 
 def _plain(subject: Subject, case: Case) -> Tensor:
-    """The logits of the plain block with the same weights."""
+    """The logits of the plain block with the same weights; where a method leaves out a norm or attention, with its own."""
     plain = assemble(case, {}, fresh=True)
     weights = subject.build(case).state_dict()
-    plain.load_state_dict({name: weights[name] for name in plain.state_dict()})
+    plain.load_state_dict({name: weights.get(name, own) for name, own in plain.state_dict().items()})
     return look(plain, tokens(case))
 
 

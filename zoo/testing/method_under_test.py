@@ -62,12 +62,20 @@ class Subject:
 def subject(method: str | Factory, slot: str | None = None, settings: Mapping[str, Any] | None = None) -> Subject:
     """The method that an id names (ID or SLOT.ID), or a factory is."""
     if isinstance(method, str):
-        loaded = installed().named(method, slot)
+        registry = installed()
+        loaded = registry.named(method, slot)
         assert loaded.factory is not None
         entry = loaded.entry
+        rest = [part for part in registry.parts(entry.id) if part.entry.slot != entry.slot]
         return Subject(
-            entry.id, entry.slot, loaded.factory, entry.source, settings or {}, changed=loaded.changed
-        )  # fmt: skip
+            entry.id,
+            entry.slot,
+            loaded.factory,
+            entry.source,
+            settings or {},
+            others={part.entry.slot: called(entry.id, part.factory) for part in rest if part.factory is not None},
+            changed=loaded.changed,
+        )
     slot = slot or _slot_of(method, settings or {})
     if slot not in SLOTS:
         raise PluginError(f"there is no slot {slot}{nearest(slot, SLOTS)}; there are {', '.join(SLOTS)}")

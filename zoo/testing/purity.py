@@ -99,8 +99,8 @@ def tensors(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
         yield path, value
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
-            # What is kept of the layers below is read as history.ffn and the like.
-            inside = path if field.name == "below" else f"{path}.{field.name}"
+            # What is kept of the layers below is read as history.ffn and the like, the ids as history.tokens.
+            inside = {"below": path, "ids": f"{path}.tokens"}.get(field.name, f"{path}.{field.name}")
             yield from tensors(getattr(value, field.name), inside)
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
         for name, part in zip(value._fields, value, strict=True):
