@@ -206,8 +206,10 @@ def wr_8_2(u, *, gate_w, gate_b, w):
     return gated(u, softmax_mean(u, w), gate_w, gate_b)
 
 
-def wr_8_2_skip(u, *, gate_w, gate_b, w, rho):
-    return rho * u + wr_8_2(u, gate_w=gate_w, gate_b=gate_b, w=w)
+def wr_8_2_skip(u, *, gate_w, gate_b, w, rho=None, start=0.0, fixed=False):
+    if fixed == (rho is not None):
+        raise ValueError("wr_8_2_skip: ρ is either learned or fixed at `start`")
+    return (start if fixed else rho) * u + wr_8_2(u, gate_w=gate_w, gate_b=gate_b, w=w)
 
 
 def wr_8_2_gate(u, *, gate_w, gate_b, w, s):
