@@ -25,10 +25,14 @@ def half_decay() -> float:
     return math.log(math.expm1(math.log(2) / (DECAY / 2)))
 
 
-def decayed(p: Tensor, u: Tensor, r: Tensor, i: Tensor, lam: Tensor) -> Tensor:
-    """a⊙p + √(1−a²)⊙i⊙u, a = exp(−8 softplus(Λ) r)."""
+def decayed(mixing: Mixing, p: Tensor, u: Tensor, gates: Tensor, lam: Tensor) -> Tensor:
+    """a⊙p + √(1−a²)⊙i⊙u, a = exp(−8 softplus(Λ) r), with r and i side by side in `gates`."""
+    r, i = gates.chunk(2, dim=-1)
     log_a = -DECAY * F.softplus(lam) * r
-    return torch.addcmul(log_a.exp() * p, torch.sqrt(-torch.expm1(2 * log_a)), i * u)
+    a = log_a.exp()
+    mixing.watch("kept", a)
+    mixing.watch("input_gate", i)
+    return torch.addcmul(a * p, torch.sqrt(-torch.expm1(2 * log_a)), i * u)
 
 
 class DecayGate(Mixing):
@@ -54,9 +58,11 @@ class DecayGate(Mixing):
         if self.as_logged:
             r, i = joined.chunk(2, dim=-1)
             a = torch.exp(-DECAY * F.softplus(self.lam) * r)
+            self.watch("kept", a)
+            self.watch("input_gate", i)
             mixed = torch.addcmul(a * p, 1 - a * a, i * u)
         else:
-            mixed = decayed(p, u, *joined.sigmoid().chunk(2, dim=-1), self.lam)
+            mixed = decayed(self, p, u, joined.sigmoid(), self.lam)
         return mixed if self.eps is None else rms_norm(mixed, None, self.eps)
 
     def probes(self) -> dict[str, Tensor]:
@@ -89,7 +95,7 @@ class GatedBranches(Mixing):
         v = taps(self, F.linear(u, self.w_x, self.b_x), self.conv_w.T, state) + self.conv_b
         before = with_past(state, self, v, 1, name="convolved")[:, :-1]
         joined = F.linear(v, torch.cat([self.w_r, self.w_i]), torch.cat([self.b_r, self.b_i]))
-        second = decayed(before, v, *joined.sigmoid().chunk(2, dim=-1), self.lam)
+        second = decayed(self, before, v, joined.sigmoid(), self.lam)
         out = F.linear(first * second, self.w_out, self.b_out)
         return u + out if self.skip else out
 

@@ -140,6 +140,8 @@ class GatedUnit(Mixing):
         both = torch.cat([u, before], dim=-1)
         gates = F.linear(both, torch.cat([self.w_r, self.w_z]), torch.cat([self.b_r, self.b_z]))
         r, z = gates.sigmoid().chunk(2, dim=-1)
+        self.watch("reset_gate", r)
+        self.watch("update_gate", z)
         candidate = F.silu(F.linear(torch.cat([r * before, u], dim=-1), self.w, self.b))
         return torch.lerp(before, candidate.to(u.dtype), z.to(u.dtype))
 
@@ -159,10 +161,12 @@ class Gated(Mixing):
         raise NotImplementedError
 
     def forward(self, u: Tensor, state: State | None) -> Tensor:
-        return blend(self.context(u, state), u, F.linear(u, self.gate_w, self.gate_b).sigmoid())
+        gate = F.linear(u, self.gate_w, self.gate_b).sigmoid()
+        self.watch("gate", gate)
+        return blend(self.context(u, state), u, gate)
 
     def probes(self) -> dict[str, Tensor]:
-        return {"gate_bias": self.gate_b.sigmoid()}
+        return {"gate_at_zero": self.gate_b.sigmoid()}  # the gate of an input of zeros
 
 
 class GatedPrevious(Gated):
