@@ -61,7 +61,7 @@ def test_a_short_vector_is_drawn_over_the_steps_in_its_first_and_last_layer() ->
     drawn_lines = {(line.get_linestyle(), tuple(line.get_ydata())): line.get_color() for line in over_steps.lines}
     assert drawn_lines.keys() == {("--", (13, 23)), ("--", (-7, -17)), ("-", (11, 21)), ("-", (-9, -19))}
     assert drawn_lines["-", (11, 21)] == drawn_lines["--", (13, 23)] == by_layer.lines[0].get_color()
-    assert over_steps.get_title() == "layer 1, dashed layer 3"
+    assert [text.get_text() for text in over_steps.texts] == ["layer 1, dashed: 3"]
 
 
 def test_what_depends_on_the_input_is_one_figure_with_its_quantiles() -> None:

@@ -32,9 +32,10 @@ class Watch:
     silent: bool = False  # no extension shows anything
 
 
-def is_due(step: int, log_every: int) -> bool:
-    """Whether a logged step is one of those at which activations are watched."""
-    return step % (log_every * -(-EVERY // log_every)) == 0
+def is_due(step: int, steps: int, log_every: int, validate_every: int) -> bool:
+    """Whether a logged step is one of those at which activations are watched: every few, and where it is validated."""
+    apart = log_every * -(-EVERY // log_every)
+    return step % apart == 0 or step % validate_every == 0 or step == steps
 
 
 def quantities(session: Session) -> dict[str, dict[int, Tensor]]:

@@ -126,7 +126,8 @@ def _log(session: Session, lr: float, norm: float) -> None:
                 "tokens": state.tokens,
             }
             records.row("train", state.step, figures)
-            watched = activations(session) if is_due(state.step, session.settings.log_every) else {}
+            watches = is_due(state.step, session.steps, session.settings.log_every, session.settings.validate_every)
+            watched = activations(session) if watches else {}
             records.probes(state.step, session.model.probes() | watched)
             records.flush()
     state.window_loss, state.window_steps = 0.0, 0
