@@ -103,4 +103,4 @@ def test_every_card_says_what_the_store_says() -> None:
     measured = measured_cards.measured(ours())
     for card in sorted(CARDS.glob("*.md")):
         text = card.read_text()
-        assert text == with_measured(text, measured[card.stem]), card
+        assert text == with_measured(text, measured.get(card.stem, "Nothing yet.\n")), card
