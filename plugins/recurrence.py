@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from zoo_plugins.weak_recurrence import GatedMean, Mixing, bias, blend, matrix, scalar
 
 from zoo.errors import ZooError
 from zoo.extension import Layer, MixingSite, hint, preset
 from zoo.functional import rms_norm
 from zoo.scores import Factors, Term, attend
-from zoo.state import State
+from zoo.state import State, with_past
 from zoo.sums import previous, taps
 
 DECAY = 8.0  # the c of RG-LRU (Griffin, arXiv 2402.19427, eq. 3)
 
 
+def half_decay() -> float:
+    """The Λ with which a = ½ where r = ½."""
+    return math.log(math.expm1(math.log(2) / (DECAY / 2)))
+
+
+def decayed(mixing: Mixing, p: Tensor, u: Tensor, gates: Tensor, lam: Tensor) -> Tensor:
+    """a⊙p + √(1−a²)⊙i⊙u, a = exp(−8 softplus(Λ) r), with r and i side by side in `gates`."""
+    r, i = gates.chunk(2, dim=-1)
+    log_a = -DECAY * F.softplus(lam) * r
+    a = log_a.exp()
+    mixing.watch("kept", a)
+    mixing.watch("input_gate", i)
+    return torch.addcmul(a * p, torch.sqrt(-torch.expm1(2 * log_a)), i * u)
+
+
 class DecayGate(Mixing):
     """wr_7: r, i = σ(W_{r,i} u + b), a = exp(−8 softplus(Λ) r), z = RMSNorm(a⊙p + √(1−a²)⊙i⊙u_t), p = u_{t−1}.
 
-    `as_logged` (wr_7_log): no σ, no root, Λ = −4.59, the norm only with `norm`. With `n` (wr_7_1), p is wr_8_2's mean.
+    `as_logged` (wr_7_log): no σ, no root, Λ = −4.59. With `n` (wr_7_1), p is wr_8_2's mean. `norm`: with the RMSNorm.
     """
 
     def __init__(
@@ -33,8 +47,7 @@ class DecayGate(Mixing):
         super().__init__(site)
         self.w_r, self.w_i = (matrix(layer.width, layer.width, std=0.02) for _ in range(2))
         self.b_r, self.b_i = bias(layer.width), bias(layer.width)
-        half = math.log(math.expm1(math.log(2) / (DECAY / 2)))  # a = ½ where r = ½
-        self.lam = scalar(-4.59 if as_logged else half)
+        self.lam = scalar(-4.59 if as_logged else half_decay())
         self.w = hint(nn.Parameter(torch.zeros(n))) if n else None
         self.as_logged = as_logged
         self.eps = layer.norm_eps if norm else None
@@ -42,10 +55,14 @@ class DecayGate(Mixing):
     def forward(self, u: Tensor, state: State | None) -> Tensor:
         p = previous(self, u, state) if self.w is None else taps(self, u, self.w.softmax(dim=0), state, first=1)
         joined = F.linear(u, torch.cat([self.w_r, self.w_i]), torch.cat([self.b_r, self.b_i]))
-        r, i = (joined if self.as_logged else joined.sigmoid()).chunk(2, dim=-1)
-        a = torch.exp(-DECAY * F.softplus(self.lam) * r)
-        rest = 1 - a * a
-        mixed = torch.addcmul(a * p, rest if self.as_logged else rest.sqrt(), i * u)
+        if self.as_logged:
+            r, i = joined.chunk(2, dim=-1)
+            a = torch.exp(-DECAY * F.softplus(self.lam) * r)
+            self.watch("kept", a)
+            self.watch("input_gate", i)
+            mixed = torch.addcmul(a * p, 1 - a * a, i * u)
+        else:
+            mixed = decayed(self, p, u, joined.sigmoid(), self.lam)
         return mixed if self.eps is None else rms_norm(mixed, None, self.eps)
 
     def probes(self) -> dict[str, Tensor]:
@@ -53,92 +70,85 @@ class DecayGate(Mixing):
         return decay if self.w is None else decay | {"kernel": self.w.softmax(dim=0)}
 
 
-def _mean_decay_gate(layer: Layer, n: int = 4, site: MixingSite = "ffn") -> DecayGate:
-    """wr_7_1: wr_7 with u_{t−1} replaced by wr_8_2's softmax mean over n tokens."""
-    return DecayGate(layer, n=n, site=site)
+class GatedBranches(Mixing):
+    """wr_7_2: Griffin's block in the notes' form, without recurrence. Two branches D → R; GELU on one; on the other a causal
+    convolution of width 4 for each channel, then wr_7's gating of its previous row; their product is projected back.
 
+    R is 4D/3, rounded up to a multiple of the head width. Decoding keeps 4 rows of R numbers.
+    """
 
-class _Scan(torch.autograd.Function):
-    """h_t = a_t h_{t−1} + b_t along dimension 1, and its reverse in backward."""
-
-    @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, start: Tensor) -> Tensor:
-        h = b.clone()
-        before = start
-        for t in range(h.size(1)):
-            before = h[:, t].addcmul_(a[:, t], before)
-        ctx.save_for_backward(a, h, start)
-        return h
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        a, h, start = ctx.saved_tensors
-        d_b = grad.clone()
-        for t in range(h.size(1) - 2, -1, -1):
-            d_b[:, t].addcmul_(a[:, t + 1], d_b[:, t + 1])
-        before = torch.cat([start[:, None], h[:, :-1]], dim=1)
-        return d_b * before, d_b, a[:, 0] * d_b[:, 0]
-
-
-class GriffinBlock(Mixing):
-    """wr_7_2: the recurrent block of Griffin as mixer. Two branches D → R; GELU on one; a convolution of width 4 and RG-LRU
-    on the other; their product is projected back. Gates are block-diagonal, a block a head. Decoding keeps 3 rows and h."""
-
-    def __init__(self, layer: Layer, rnn_dim: int | None = None, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, rnn_dim: int | None = None, skip: bool = False, site: MixingSite = "ffn") -> None:
         super().__init__(site)
-        width, rnn, heads = layer.width, rnn_dim or layer.width, layer.num_heads
-        if rnn % heads:
-            raise ValueError(f"rnn_dim = {rnn} is not a multiple of the {heads} heads")
+        width, rnn = layer.width, rnn_dim or -(-4 * layer.width // (3 * layer.head_dim)) * layer.head_dim
         self.w_y, self.b_y = matrix(rnn, width), bias(rnn)
         self.w_x, self.b_x = matrix(rnn, width), bias(rnn)
         self.conv_w = hint(nn.Parameter(torch.randn(rnn, 4) / 2))
         self.conv_b = bias(rnn)
-        self.w_r, self.w_i = (
-            nn.Parameter(torch.randn(heads, rnn // heads, rnn // heads) * (heads / rnn) ** 0.5) for _ in "ri"
-        )
+        self.w_r, self.w_i = (matrix(rnn, rnn, std=0.02) for _ in range(2))
         self.b_r, self.b_i = bias(rnn), bias(rnn)
-        decay = torch.empty(rnn).uniform_(0.9, 0.999)  # a where r = 1
-        self.lam = hint(nn.Parameter(torch.log(torch.expm1(-decay.log() / DECAY))))
+        self.lam = scalar(half_decay())
         self.w_out, self.b_out = matrix(width, rnn), bias(width)
+        self.skip = skip
 
     def forward(self, u: Tensor, state: State | None) -> Tensor:
         first = F.gelu(F.linear(u, self.w_y, self.b_y))
-        p = taps(self, F.linear(u, self.w_x, self.b_x), self.conv_w.T, state) + self.conv_b
-        r = self._blocks(p, self.w_r, self.b_r).sigmoid()
-        i = self._blocks(p, self.w_i, self.b_i).sigmoid()
-        log_a = -DECAY * F.softplus(self.lam) * r
-        b = torch.sqrt(-torch.expm1(2 * log_a)) * i * p
-        start = None if state is None else state.get(self, "h")
-        h = _Scan.apply(log_a.exp(), b, torch.zeros_like(b[:, 0]) if start is None else start)
-        if state is not None:
-            state.set(self, "h", h[:, -1].clone())
-        return F.linear(first * h, self.w_out, self.b_out)
-
-    @staticmethod
-    def _blocks(p: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        heads = p.unflatten(-1, (weight.size(0), -1))  # (B, T, G, R/G)
-        return torch.einsum("btgi,goi->btgo", heads, weight).flatten(-2) + bias
+        v = taps(self, F.linear(u, self.w_x, self.b_x), self.conv_w.T, state) + self.conv_b
+        before = with_past(state, self, v, 1, name="convolved")[:, :-1]
+        joined = F.linear(v, torch.cat([self.w_r, self.w_i]), torch.cat([self.b_r, self.b_i]))
+        second = decayed(self, before, v, joined.sigmoid(), self.lam)
+        out = F.linear(first * second, self.w_out, self.b_out)
+        return u + out if self.skip else out
 
     def probes(self) -> dict[str, Tensor]:
-        return {"decay": torch.exp(-DECAY / 2 * F.softplus(self.lam)).mean()}
+        return {"decay": torch.exp(-DECAY / 2 * F.softplus(self.lam))}
 
 
 CHUNK = 64
 
 
-class LinearMemory(GatedMean):
-    """wr_9: c'_t = 1/D Σ_{s≤t} (c_t·u_s) W_A u_s with wr_8_2's mean c, then gated as wr_8_2. Decoding keeps a D×D state."""
+def rows_of(table: Tensor, first: int, last: int, who: str) -> Tensor:
+    """The rows of a table that has one for each position, which it must have."""
+    if last > table.size(0):
+        raise ZooError(
+            f"{who} has weights for {table.size(0)} positions and was given {last}:"
+            f" use at most {table.size(0)} tokens, or train with a larger data.length"
+        )
+    return table[first:last]
 
-    def __init__(self, layer: Layer, n: int = 4, random: bool = False, site: MixingSite = "ffn") -> None:
+
+class LinearMemory(GatedMean):
+    """wr_9: c'_t = 1/D Σ_{s≤t} (c_t·u_s) A_s with wr_8_2's mean c and a learned A_s for each position, gated as wr_8_2.
+
+    `values = "token"`: W_A u_s in place of A_s. Decoding keeps a D×D state.
+    """
+
+    def __init__(
+        self,
+        layer: Layer,
+        values: Literal["position", "token"] = "position",
+        n: int = 2,
+        random: bool = False,
+        site: MixingSite = "ffn",
+    ) -> None:
         super().__init__(layer, n, random, site)
-        self.w_a = matrix(layer.width, layer.width)
+        if values == "token":
+            self.w_a = matrix(layer.width, layer.width)
+        else:
+            self.a = matrix(layer.max_length, layer.width, std=0.02)
+        self.values = values
+
+    def _values(self, u: Tensor, state: State | None) -> Tensor:
+        """What is read of each position s: (B, T, D)."""
+        if self.values == "token":
+            return F.linear(u, self.w_a)
+        start = 0 if state is None else state.start
+        return rows_of(self.a, start, start + u.size(1), type(self).__name__).expand_as(u)
 
     def context(self, u: Tensor, state: State | None) -> Tensor:
-        c, values = self.mean(u, state), F.linear(u, self.w_a)
+        c, values = self.mean(u, state), self._values(u, state)
         memory = None if state is None else state.get(self, "memory")
         if memory is None:
-            memory = u.new_zeros(u.size(0), u.size(2), u.size(2))  # Σ_s u_s (W_A u_s)ᵀ
+            memory = u.new_zeros(u.size(0), u.size(2), u.size(2))  # Σ_s u_s A_sᵀ
         done = []
         for c_t, u_s, v_s in zip(*(x.split(CHUNK, dim=1) for x in (c, u, values)), strict=True):
             within = (c_t @ u_s.mT).tril() @ v_s
@@ -150,22 +160,25 @@ class LinearMemory(GatedMean):
 
 
 class LinearMemoryLeak(GatedMean):
-    """wr_9_log, as coded: c (uᵀA) sums over the whole sequence, so every position sees the future. A ∈ R^{T×D}."""
+    """wr_9_log, as coded: c (uᵀA + b) sums over the whole sequence, so every position sees the future. A ∈ R^{T×D}.
+
+    `scaled` divides both products by √D, which is what ran.
+    """
 
     causal = False
     decodes = False
 
-    def __init__(self, layer: Layer, n: int = 4, random: bool = False, site: MixingSite = "ffn") -> None:
+    def __init__(
+        self, layer: Layer, scaled: bool = False, n: int = 2, random: bool = False, site: MixingSite = "ffn"
+    ) -> None:
         super().__init__(layer, n, random, site)
         self.a = matrix(layer.max_length, layer.width, std=0.02)
+        self.b = bias(layer.width)
+        self.scale = layer.width**-0.5 if scaled else 1.0
 
     def context(self, u: Tensor, state: State | None) -> Tensor:
-        if u.size(1) > self.a.size(0):
-            raise ZooError(
-                f"LinearMemoryLeak has weights for {self.a.size(0)} positions and was given {u.size(1)}:"
-                f" use at most {self.a.size(0)} tokens, or train with a larger data.length"
-            )
-        return self.mean(u, state) @ (u.mT @ self.a[: u.size(1)])
+        inner = (u.mT @ rows_of(self.a, 0, u.size(1), type(self).__name__) + self.b) * self.scale  # (B, D, D)
+        return self.mean(u, state) @ inner * self.scale
 
 
 class PastPooling(Mixing):
@@ -228,14 +241,22 @@ wr_7 = preset(
 )
 
 
-def _logged_decay_gate(layer: Layer, norm: bool = False, site: MixingSite = "ffn") -> DecayGate:
-    """wr_7_log, as coded: r and i without σ, 1−a² without the root, Λ = −4.59, and the norm only if asked for."""
+def wr_7_log(layer: Layer, norm: bool = False, site: MixingSite = "ffn") -> DecayGate:
+    """wr_7 as coded: r and i without σ, 1−a² without the root, Λ = −4.59, and the norm only if asked for."""
     return DecayGate(layer, as_logged=True, norm=norm, site=site)
 
 
-wr_7_log = _logged_decay_gate
-wr_7_1 = _mean_decay_gate
-wr_7_2 = GriffinBlock
+def wr_7_1(layer: Layer, n: int = 2, norm: bool = True, site: MixingSite = "ffn") -> DecayGate:
+    """wr_7 with u_{t−1} replaced by wr_8_2's softmax mean over n tokens."""
+    return DecayGate(layer, n=n, norm=norm, site=site)
+
+
+def wr_7_1_log(layer: Layer, n: int = 2, norm: bool = True, site: MixingSite = "ffn") -> DecayGate:
+    """wr_7_1 on wr_7_log's gating: r and i without σ, 1−a² without the root, Λ = −4.59."""
+    return DecayGate(layer, as_logged=True, n=n, norm=norm, site=site)
+
+
+wr_7_2 = GatedBranches
 wr_9 = LinearMemory
 wr_9_log = LinearMemoryLeak
 wr_attend = PastAttention

@@ -6,6 +6,8 @@ sequential host   y_m = λ₁ ⊙ x_m + α ⊙ a_m,   x_{m+1} = λ₂ ⊙ y_m + 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -14,13 +16,13 @@ from zoo.history import History
 
 
 class SkipWeights(Residual):
-    """λ starts at `start` (`early` in layers 1 and 2); α, β are 1 unless learned; `normed` adds w_s · N1(x), w_s from 0."""
+    """λ starts at `start` (by `early` higher in layers 1 and 2); α, β are 1 unless learned; `normed` adds w_s · N1(x)."""
 
     def __init__(
         self,
         layer: Layer,
         start: float = 1.0,
-        early: float | None = None,
+        early: float = 0.0,
         vector: bool = False,
         noise: float = 0.0,
         attention_gain: bool = False,
@@ -30,7 +32,7 @@ class SkipWeights(Residual):
     ) -> None:
         super().__init__()
         self.parallel = layer.parallel
-        begin = early if early is not None and layer.number <= 2 else start
+        begin = start + early if layer.number <= 2 else start
 
         def weight(value: float) -> nn.Parameter:
             values = torch.full((layer.width,) if vector else (), value)
@@ -60,29 +62,31 @@ class SkipWeights(Residual):
         return dict(self.named_parameters())
 
 
-_scalar = {"early": None, "vector": False, "noise": 0.0, "attention_gain": False, "ffn_gain": False, "normed": False}
+def _scalar(doc: str, begin: float = 1.0, early: float = 0.0, **learned: bool) -> Callable[..., SkipWeights]:
+    """λ a scalar from `start`, which is a setting with its own default in every variant."""
+
+    def build(layer: Layer, start: float = begin, lr_factor: float = 1.0) -> SkipWeights:
+        return SkipWeights(layer, start=start, early=early, lr_factor=lr_factor, **learned)
+
+    return preset(build, doc, starts_as="baseline" if begin == 1.0 and not early else None)
 
 
-def _preset(doc: str, start: float = 1.0, early: float | None = None, **changed: object):
-    starts_as = "baseline" if start == 1.0 and early is None else None
-    return preset(SkipWeights, doc, starts_as=starts_as, **{**_scalar, "start": start, "early": early, **changed})
-
-
-skip_scalar = _preset("λ from 1, learned")
-skip_scalar_2 = _preset("λ from 2, learned", start=2.0)
-skip_scalar_0 = _preset("λ from 0, learned", start=0.0)
-skip_scalar_half = _preset("λ from 0.5, learned", start=0.5)
-skip_depth = _preset("λ from 1.5 in layers 1–2, else from 1, learned", early=1.5)
-skip_attention_gain = _preset("λ and α from 1, learned", attention_gain=True)
-skip_gains = _preset("λ, α and β from 1, learned", attention_gain=True, ffn_gain=True)
-skip_normed = _preset("λ from 1, learned, plus w_s · N1(x) at attention's output, w_s from 0, learned", normed=True)
+skip_scalar = _scalar("λ from 1, learned")
+skip_scalar_2 = _scalar("λ from 2, learned", begin=2.0)
+skip_scalar_0 = _scalar("λ from 0, learned", begin=0.0)
+skip_scalar_half = _scalar("λ from 0.5, learned", begin=0.5)
+skip_depth = _scalar("λ from 1.5 in layers 1–2, else from 1, learned", early=0.5)
+skip_attention_gain = _scalar("λ and α from 1, learned", attention_gain=True)
+skip_gains = _scalar("λ, α and β from 1, learned", attention_gain=True, ffn_gain=True)
+skip_gains_log = _scalar("λ from 2, α and β from 1, learned", begin=2.0, attention_gain=True, ffn_gain=True)
+skip_normed = _scalar("λ from 1, learned, plus w_s · N1(x) at attention's output, w_s from 0, learned", normed=True)
 skip_vector = preset(
     SkipWeights,
     "λ ∈ R^D from 1 (with `noise` around it), learned",
     starts_as="baseline",
-    **{
-        "start": 1.0,
-        **{name: value for name, value in _scalar.items() if name not in ("vector", "noise")},
-        "vector": True,
-    },
+    early=0.0,
+    vector=True,
+    attention_gain=False,
+    ffn_gain=False,
+    normed=False,
 )

@@ -177,6 +177,7 @@ class TokenWeights(ScoreSum):
     def forward(self, q: Tensor, k: Tensor, inputs: AttentionInputs, history: History, state: State | None) -> Scores:
         x = inputs.query if self.of == "query" else inputs.key
         a = F.gelu(normed_product(x, self.w1, self.eps)) @ self.w2 + self.b  # (B, T, m)
+        self.watch("token_weight", a, each=True)
         if self.of == "key" and state is not None:
             a = state.append(self, "key_weights", a, dim=1)  # (B, S, m)
         heads = (Heads(q, k),) if self.own_layer_only else (*history.heads, Heads(q, k))

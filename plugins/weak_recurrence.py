@@ -128,17 +128,21 @@ class PairProjection(Mixing):
 
 
 class GatedUnit(Mixing):
-    """wr_4: R, Z = σ(W_{r,z}[u_t; u_{t−1}]); (1−Z)⊙u_{t−1} + Z⊙silu(W[R⊙u_{t−1}; u_t])."""
+    """wr_4: R, Z = σ(W_{r,z}[u_t; u_{t−1}] + b_{r,z}); (1−Z)⊙u_{t−1} + Z⊙silu(W[R⊙u_{t−1}; u_t] + b)."""
 
     def __init__(self, layer: Layer, site: MixingSite = "ffn") -> None:
         super().__init__(site)
         self.w_r, self.w_z, self.w = (matrix(layer.width, 2 * layer.width) for _ in range(3))
+        self.b_r, self.b_z, self.b = (bias(layer.width) for _ in range(3))
 
     def forward(self, u: Tensor, state: State | None) -> Tensor:
         before = previous(self, u, state)
         both = torch.cat([u, before], dim=-1)
-        r, z = F.linear(both, torch.cat([self.w_r, self.w_z])).sigmoid().chunk(2, dim=-1)
-        candidate = F.silu(F.linear(torch.cat([r * before, u], dim=-1), self.w))
+        gates = F.linear(both, torch.cat([self.w_r, self.w_z]), torch.cat([self.b_r, self.b_z]))
+        r, z = gates.sigmoid().chunk(2, dim=-1)
+        self.watch("reset_gate", r)
+        self.watch("update_gate", z)
+        candidate = F.silu(F.linear(torch.cat([r * before, u], dim=-1), self.w, self.b))
         return torch.lerp(before, candidate.to(u.dtype), z.to(u.dtype))
 
 
@@ -157,10 +161,12 @@ class Gated(Mixing):
         raise NotImplementedError
 
     def forward(self, u: Tensor, state: State | None) -> Tensor:
-        return blend(self.context(u, state), u, F.linear(u, self.gate_w, self.gate_b).sigmoid())
+        gate = F.linear(u, self.gate_w, self.gate_b).sigmoid()
+        self.watch("gate", gate)
+        return blend(self.context(u, state), u, gate)
 
     def probes(self) -> dict[str, Tensor]:
-        return {"gate_bias": self.gate_b.sigmoid()}
+        return {"gate_at_zero": self.gate_b.sigmoid()}  # the gate of an input of zeros
 
 
 class GatedPrevious(Gated):
@@ -191,7 +197,7 @@ class GatedPreviousTwo(Gated):
 class GatedConvolution(Gated):
     """wr_8: c_t = Σ_{k=1..n} kernel_k u_{t−k} + bias, one kernel for all channels, from 1/n. wr_8_1 (`squashed`): σ(c)."""
 
-    def __init__(self, layer: Layer, squashed: bool = False, n: int = 4, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, squashed: bool = False, n: int = 2, site: MixingSite = "ffn") -> None:
         super().__init__(layer, site)
         self.kernel = hint(nn.Parameter(torch.full((n,), 1 / n)))
         self.bias = scalar()
@@ -206,25 +212,30 @@ class GatedConvolution(Gated):
 
 
 class GatedRandomConvolution(Gated):
-    """wr_8_log, as coded: wr_8 with a fresh random kernel and bias at every forward pass. Void: nothing of it is learned."""
+    """wr_8_log, as coded: wr_8 with a fresh random kernel and bias at every forward pass; wr_8_1_log (`squashed`): σ of it.
+
+    Void: nothing of it is learned.
+    """
 
     deterministic = False
     decodes = False
 
-    def __init__(self, layer: Layer, n: int = 4, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, squashed: bool = False, n: int = 2, site: MixingSite = "ffn") -> None:
         super().__init__(layer, site)
         self.n = n
+        self.squashed = squashed
 
     def context(self, u: Tensor, state: State | None) -> Tensor:
         bound = self.n**-0.5
         drawn = torch.empty(self.n + 1, dtype=u.dtype, device=u.device).uniform_(-bound, bound)
-        return taps(self, u, drawn[:-1], state, first=1) + drawn[-1]
+        c = taps(self, u, drawn[:-1], state, first=1) + drawn[-1]
+        return c.sigmoid() if self.squashed else c
 
 
 class GatedMean(Gated):
     """wr_8_2: c_t = Σ_{k=1..n} softmax(w)_k u_{t−k}, w ∈ R^n from a flat start (`random`: from N(0, 1))."""
 
-    def __init__(self, layer: Layer, n: int = 4, random: bool = False, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, n: int = 2, random: bool = False, site: MixingSite = "ffn") -> None:
         super().__init__(layer, site)
         self.w = hint(nn.Parameter(torch.randn(n) if random else torch.zeros(n)))
 
@@ -239,29 +250,49 @@ class GatedMean(Gated):
 
 
 class SkippedMean(GatedMean):
-    """With Rec = wr_8_2: wr_8_2_skip z = ρu + Rec(u), ρ from 0; wr_8_2_gains z = ρu + κRec(u), both from 1."""
+    """wr_8_2_skip: z = ρu + Rec(u), Rec = wr_8_2, ρ learned from `start`, or `fixed` there."""
 
     def __init__(
-        self, layer: Layer, gains: bool = False, n: int = 4, random: bool = False, site: MixingSite = "ffn"
+        self,
+        layer: Layer,
+        start: float = 0.0,
+        fixed: bool = False,
+        n: int = 2,
+        random: bool = False,
+        site: MixingSite = "ffn",
     ) -> None:
         super().__init__(layer, n, random, site)
-        self.rho = scalar(1.0 if gains else 0.0)
-        self.kappa = scalar(1.0) if gains else None
+        self.rho: Tensor
+        if fixed:
+            self.register_buffer("rho", torch.tensor(start))
+        else:
+            self.rho = scalar(start)
 
     def forward(self, u: Tensor, state: State | None) -> Tensor:
-        recurrent = super().forward(u, state)
-        if self.kappa is not None:
-            recurrent = recurrent * self.kappa
-        return torch.addcmul(recurrent, u, self.rho)
+        return torch.addcmul(super().forward(u, state), u, self.rho)
 
     def probes(self) -> dict[str, Tensor]:
-        return super().probes() | {"rho": self.rho} | ({} if self.kappa is None else {"kappa": self.kappa})
+        return super().probes() | {"rho": self.rho}
+
+
+class GainedMean(GatedMean):
+    """wr_8_2_gains: z = ρu + κRec(u), Rec = wr_8_2, both from 1."""
+
+    def __init__(self, layer: Layer, n: int = 2, random: bool = False, site: MixingSite = "ffn") -> None:
+        super().__init__(layer, n, random, site)
+        self.rho, self.kappa = scalar(1.0), scalar(1.0)
+
+    def forward(self, u: Tensor, state: State | None) -> Tensor:
+        return torch.addcmul(super().forward(u, state) * self.kappa, u, self.rho)
+
+    def probes(self) -> dict[str, Tensor]:
+        return super().probes() | {"rho": self.rho, "kappa": self.kappa}
 
 
 class GatedSkippedMean(GatedMean):
     """wr_8_2_gate: z = σ(s) u + (1−σ(s)) Rec(u), Rec = wr_8_2."""
 
-    def __init__(self, layer: Layer, n: int = 4, random: bool = False, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, n: int = 2, random: bool = False, site: MixingSite = "ffn") -> None:
         super().__init__(layer, n, random, site)
         self.s = scalar()
 
@@ -280,7 +311,7 @@ class ProjectedMean(GatedMean):
         layer: Layer,
         where: Literal["before", "after"],
         scaled: bool = False,
-        n: int = 4,
+        n: int = 2,
         random: bool = False,
         site: MixingSite = "ffn",
     ) -> None:
@@ -299,7 +330,7 @@ class JoinedMean(GatedMean):
     """wr_8_2_3: c → W[u; c] + b. wr_8_2_4 (`projected`): c → W[u; Hc] + b."""
 
     def __init__(
-        self, layer: Layer, projected: bool, n: int = 4, random: bool = False, site: MixingSite = "ffn"
+        self, layer: Layer, projected: bool, n: int = 2, random: bool = False, site: MixingSite = "ffn"
     ) -> None:
         super().__init__(layer, n, random, site)
         self.m, self.b = matrix(layer.width, 2 * layer.width), bias(layer.width)
@@ -315,7 +346,7 @@ class JoinedMean(GatedMean):
 class DepthwiseMean(Gated):
     """wr_8_3: a softmax over the n taps of each channel, w ∈ R^{D×n}."""
 
-    def __init__(self, layer: Layer, n: int = 4, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, n: int = 2, site: MixingSite = "ffn") -> None:
         super().__init__(layer, site)
         self.w = hint(nn.Parameter(torch.zeros(layer.width, n)))
 
@@ -329,7 +360,7 @@ class DepthwiseMean(Gated):
 class GroupedMean(Gated):
     """wr_8_3_log, as coded: g groups, one softmax over channels and taps together, w ∈ R^{D×(D/g)×n}."""
 
-    def __init__(self, layer: Layer, groups: int = 1, n: int = 4, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, groups: int = 1, n: int = 2, site: MixingSite = "ffn") -> None:
         super().__init__(layer, site)
         if layer.width % groups:
             raise ValueError(f"groups = {groups} does not divide the width {layer.width}")
@@ -357,15 +388,17 @@ wr_8 = preset(
     "z_t = G⊙u_t + (1−G)⊙c_t, c a learned causal convolution over the n previous tokens",
     squashed=False,
 )
-wr_8_log = GatedRandomConvolution
+wr_8_log = preset(GatedRandomConvolution, "wr_8 as coded: a fresh random kernel at every forward pass", squashed=False)
 wr_8_1 = preset(GatedConvolution, "wr_8 with σ(c)", squashed=True)
+wr_8_1_log = preset(GatedRandomConvolution, "wr_8_1 as coded: σ of wr_8_log's random convolution", squashed=True)
 wr_8_2 = GatedMean
-wr_8_2_skip = preset(SkippedMean, "z = ρu + Rec(u), Rec = wr_8_2, ρ from 0", gains=False)
+wr_8_2_skip = SkippedMean
 wr_8_2_gate = GatedSkippedMean
-wr_8_2_gains = preset(SkippedMean, "z = ρu + κRec(u), Rec = wr_8_2, both from 1", gains=True)
+wr_8_2_gains = GainedMean
 wr_8_2_1 = preset(ProjectedMean, "wr_8_2 with c → Hc + b", where="after", scaled=False)
 wr_8_2_2 = preset(ProjectedMean, "wr_8_2 with the mean of Hu + b", where="before")
 wr_8_2_3 = preset(JoinedMean, "wr_8_2 with c → W[u; c] + b", projected=False)
 wr_8_2_4 = preset(JoinedMean, "wr_8_2 with c → W[u; Hc] + b", projected=True)
 wr_8_3 = DepthwiseMean
 wr_8_3_log = GroupedMean
+wr_example = preset(GatedMean, "wr_8_2 with n = 4 and a flat start: the notes' ExampleMixing block", n=4, random=False)

@@ -76,7 +76,6 @@ TESTED_ELSEWHERE = {
     "zoo/cli/report.py": "tests/end_to_end/test_cli_bench.py",
     "zoo/cli/train.py": "tests/end_to_end/test_cli_train.py",
     "zoo/config/configuration.py": "tests/config/test_load.py",
-    "zoo/counting/flops.py": "tests/counting/test_matching.py",
     "zoo/data/readers.py": "tests/data/test_corpus.py",
     "zoo/extension.py": "tests/methods/test_methods.py",
     "zoo/generation/open_run.py": "tests/generation/test_generate.py",

@@ -100,9 +100,19 @@ class Extension(nn.Module):
         {}
     )  # core weight (see STARTS) → what its start is multiplied by
 
+    watcher: Callable[[str, Tensor, bool], None] | None = None  # set by the core while a pass is observed
+
     def probes(self) -> dict[str, Tensor]:
         """The learned quantities worth watching in this layer: gates, skip weights, layer weights."""
         return {}
+
+    def watch(self, name: str, value: Tensor, each: bool = False) -> None:
+        """Show a quantity that depends on the input, such as a gate; it costs nothing but in a pass that is observed.
+
+        What is recorded is the mean and quantiles over all elements; with `each`, of every element of the last dimension.
+        """
+        if self.watcher is not None:
+            self.watcher(name, value, each)
 
 
 STARTS = ("q", "k", "v", "out", "gate", "up", "down")  # the core's matrices of a layer, as `start_scale` names them

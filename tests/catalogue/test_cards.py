@@ -68,7 +68,7 @@ def test_a_card_has_its_parts(id: str) -> None:
     assert list(read.sections) == [name for name in ORDER if name in read.sections]
     assert read.sections.keys() >= REQUIRED
     assert all(text.strip() for text in read.sections.values())
-    assert "against the plain block" in read.sections["Measured"]
+    assert "against the plain block" in read.sections["Measured"] or read.sections["Measured"] == "Nothing yet."
     assert [line.split(":")[0] for line in read.sections["Cost"].splitlines() if line.startswith("- ")][:4] == [
         "- Parameters",
         "- Arithmetic",
@@ -103,7 +103,7 @@ def test_a_leak_and_chance_are_declared_and_told() -> None:
     told = {id: declared(skeleton(size("tiny").build(loaded(id)))) for id in OURS}
     assert [id for id in OURS if not told[id].causal] == ["wr_9_log"]
     assert "--allow-leak" in card("wr_9_log").sections["What is wrong with it"]
-    assert [id for id in OURS if not told[id].deterministic] == ["wr_8_log"]
+    assert {id for id in OURS if not told[id].deterministic} == {"wr_8_log", "wr_8_1_log"}
     assert [id for id in OURS if "refused" in card(id).sections["Cost"]] == [id for id in OURS if not told[id].decodes]
     for id in OURS:
         probes = set(re.findall(r"`(\w+)`", card(id).sections["What it does"])) & set(told[id].probes)
@@ -188,13 +188,13 @@ def test_a_method_is_described_with_what_it_costs() -> None:
     lines = describe(loaded("wr_8_2"), "tiny").splitlines()
     assert lines[:4] == [
         "Settings",
-        "  n       int; default 4",
+        "  n       int; default 2",
         "  random  bool; default False",
         "  site    one of 'ffn', 'attention_input', 'attention'; default 'ffn'",
     ]
     assert lines[5].startswith("At size tiny, against ")
-    assert re.search(r"^  parameters +\+2,120 \(\+\d", "\n".join(lines), re.MULTILINE)  # 2 (32² + 32 + 4)
-    assert lines[-1].split() == ["probes", "gate_bias,", "kernel"]
+    assert re.search(r"^  parameters +\+2,116 \(\+\d", "\n".join(lines), re.MULTILINE)  # 2 (32² + 32 + 2)
+    assert lines[-1].split() == ["probes", "gate_at_zero,", "kernel"]
 
 
 def test_a_method_that_does_not_fit_the_size_is_described_all_the_same() -> None:

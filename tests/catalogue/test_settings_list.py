@@ -111,7 +111,7 @@ def test_the_list_is_quick_and_imports_no_torch() -> None:
         ("WARM", "float, from 0 to 1", "train.patience"),
         ("cosine", "train.schedule", "train.warmup"),  # a word of the meaning
         ("device", "one of 'auto', 'cpu', 'cuda'", "train.lr"),
-        ("wr_8_2", "temporal_mixing.wr_8_2.n = 4", "train."),
+        ("wr_8_2", "temporal_mixing.wr_8_2.n = 2", "train."),
         ("temporal_mixing.wr_8_2", "how many earlier tokens", "train."),
         ("v1_m3", "residual.v1_m3", "train."),
     ],

@@ -1,55 +1,112 @@
-"""FLOPs of what the interface offers beyond plain factors: null logits, weights, transforms, solves, idle attention."""
+"""What the counter knows beyond products and plain attention: Fourier transforms, triangular solves, sliding windows."""
 
 from __future__ import annotations
 
 import functools
+import math
 
 import pytest
 import torch
-from helpers import small_methods as small, small_sites as sites
+from torch import Tensor, nn
 
 from zoo.counting import flops
-from zoo.extension import Layer, TemporalMixing, preset
+from zoo.extension import Layer, TemporalMixing
 from zoo.model.build import model
+from zoo.state import State
 
-T, D, L, V = 12, 32, 2, 64
-
-
-def cost(**slots: object) -> flops.TrainingCost:
-    return flops.training_cost(functools.partial(model, V, T, depth=L, width=D, head_dim=8, ffn_dim=40, **slots), T)
+torch.set_num_threads(1)
+LAYERS, WIDTH, VOCAB, LENGTH = 2, 32, 64, 12
 
 
-def test_a_null_logit_costs_nothing() -> None:
-    assert cost(score_mixing=small.Sink).flops == pytest.approx(cost().flops)
-    assert cost(score_mixing=small.Sink).flops_executed == pytest.approx(cost().flops_executed)
-    pairs = 6 * D * (T + 1) / 2  # of scores, forward and backward
-    assert cost(score_mixing=preset(small.Sink, twice=True)).flops == pytest.approx(cost().flops + L * pairs)
+def of(**slots: object) -> flops.Build:
+    return functools.partial(model, VOCAB, LENGTH, depth=LAYERS, width=WIDTH, head_dim=8, ffn_dim=40, **slots)
 
 
-def test_a_gate_of_heads_costs_its_product() -> None:
-    assert cost(head_mixing=small.GatedOutput).flops == pytest.approx(cost().flops + 6 * L * D * 4)
+def more(build: flops.Build) -> float:
+    """FLOPs of a training step on one row, beyond the plain model's."""
+    return (flops.training_cost(build, LENGTH).flops - flops.training_cost(of(), LENGTH).flops) * LENGTH
 
 
-def test_an_attention_that_is_not_there_is_not_counted() -> None:
-    def instead(layer: Layer) -> TemporalMixing:
-        return sites.Shift(layer.width, "attention")
-
-    plain, without, half = cost(), cost(temporal_mixing=instead), cost(temporal_mixing=sites.every_other)
-    attention = 6 * 4 * D * D + 6 * 2 * D * (T + 1) / 2
-    assert without.flops == pytest.approx(plain.flops - L * attention)
-    assert half.flops == pytest.approx(plain.flops - attention)
-    assert without.parameters == plain.parameters - L * (4 * D * D - D) and without.idle == 0
+def more_forward(build: flops.Build) -> float:
+    return (sum(flops.forward_flops(build, LENGTH)) - sum(flops.forward_flops(of(), LENGTH))) * LENGTH
 
 
-@pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_transforms_and_solves_are_counted(device: str) -> None:
-    x, matrix = torch.randn(2, 3, 32, device=device), torch.randn(5, 8, 8, device=device)
-    with flops.Counter() as counter:
-        spectrum = torch.fft.rfft(x)
-    assert counter.total() == 6 * 5 * 32 * 5 // 2  # 5 n log₂ n, half of it for real numbers
-    with flops.Counter() as counter:
-        torch.fft.irfft(spectrum, n=32)
-    assert counter.total() == 6 * 5 * 32 * 5 // 2
-    with flops.Counter() as counter:
-        torch.linalg.solve_triangular(matrix, matrix[..., :3], upper=False)
-    assert counter.total() == 5 * 8 * 8 * 3
+class Transforming(TemporalMixing):
+    """A long convolution by the Fourier transform, at twice the length."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        self.kernel = nn.Parameter(torch.ones(layer.max_length, layer.width))
+
+    def forward(self, u: Tensor, state: State | None) -> Tensor:
+        length = u.size(1)
+        both = (torch.fft.rfft(x, n=2 * length, dim=-2) for x in (u, self.kernel[:length]))
+        return torch.fft.irfft(math.prod(both), n=2 * length, dim=-2)[:, :length]
+
+
+def test_a_fourier_transform_is_counted() -> None:
+    n = 2 * LENGTH
+    each = 5 * n * math.log2(n) * WIDTH / 2  # of real numbers, in every channel
+    build = of(temporal_mixing=Transforming)
+    assert more_forward(build) == pytest.approx(LAYERS * 3 * each, rel=1e-4)
+    assert more(build) == pytest.approx(LAYERS * (3 + 1 + 2 * 2) * each, rel=1e-4)  # of rfft, backward is complex
+
+
+class Solving(TemporalMixing):
+    """(I + M) z = u, M strictly lower triangular."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        self.m = nn.Parameter(torch.zeros(layer.max_length, layer.max_length))
+
+    def forward(self, u: Tensor, state: State | None) -> Tensor:
+        length = u.size(1)
+        m = self.m[:length, :length].tril(-1).expand(u.size(0), -1, -1)
+        return torch.linalg.solve_triangular(m, u, upper=False, unitriangular=True)
+
+
+def test_a_triangular_solve_is_counted() -> None:
+    build = of(temporal_mixing=Solving)
+    solve = LENGTH**2 * WIDTH
+    assert more_forward(build) == pytest.approx(LAYERS * solve)
+    assert more(build) == pytest.approx(LAYERS * (2 * solve + 2 * solve))  # a solve forth and back, and a product
+
+
+class Windowed(TemporalMixing):
+    """Attention with one head over the last few tokens, by a mask."""
+
+    def __init__(self, layer: Layer, window: int, additive: bool = False) -> None:
+        super().__init__()
+        self.window, self.additive = window, additive
+
+    def forward(self, u: Tensor, state: State | None) -> Tensor:
+        mask = torch.ones(u.size(1), u.size(1), dtype=torch.bool, device=u.device).tril().triu(1 - self.window)
+        if self.additive:
+            mask = torch.zeros(mask.shape, dtype=u.dtype, device=u.device).masked_fill(~mask, float("-inf"))
+        heads = u[:, None]
+        return nn.functional.scaled_dot_product_attention(heads, heads, heads, attn_mask=mask)[:, 0]
+
+
+@pytest.mark.parametrize("additive", [False, True])
+@pytest.mark.parametrize("window", [1, 4, LENGTH])
+def test_a_sliding_window_counts_the_pairs_in_it(window: int, additive: bool) -> None:
+    build = of(temporal_mixing=functools.partial(Windowed, window=window, additive=additive))
+    pairs = sum(min(window, t + 1) for t in range(LENGTH))
+    cost = flops.training_cost(build, LENGTH)
+    assert more(build) == pytest.approx(LAYERS * 3 * 4 * pairs * WIDTH)
+    plain = flops.training_cost(of(), LENGTH)
+    again = (cost.flops_executed - cost.flops) - (plain.flops_executed - plain.flops)
+    assert again * LENGTH == pytest.approx(LAYERS * 2 * pairs * WIDTH)
+
+
+def test_a_masked_model_computes_the_same_while_it_is_counted() -> None:
+    built = of(temporal_mixing=functools.partial(Windowed, window=3))().double()
+    tokens = torch.randint(VOCAB, (2, LENGTH))
+    (loss := built.loss(tokens, tokens)).backward()
+    gradients = [p.grad.clone() for p in built.parameters()]
+    built.zero_grad()
+    with flops.counting(built):
+        (counted := built.loss(tokens, tokens)).backward()
+    assert torch.equal(counted, loss)
+    for p, gradient in zip(built.parameters(), gradients, strict=True):
+        torch.testing.assert_close(p.grad, gradient)

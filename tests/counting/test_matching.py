@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import NamedTuple
 
 import pytest
@@ -66,6 +67,11 @@ def below(s: Shape) -> int:
     return s.L * (s.L - 1) // 2
 
 
+def inner(s: Shape) -> int:
+    """4D/3, rounded up to whole heads."""
+    return math.ceil(4 * s.D / 3 / (s.D // s.H)) * (s.D // s.H)
+
+
 FLOPS = {
     "v1_m3": lambda s: 0,
     "v3_m1": lambda s: below(s) * (6 * (2 * s.D**2 + 3 * s.D * s.F) + attention(s)),
@@ -76,7 +82,9 @@ FLOPS = {
     "v4_md": lambda s: 6 * s.L * (s.D + 1),
     "wr_4": lambda s: 36 * s.L * s.D**2,
     "wr_8_2": lambda s: 6 * s.L * s.D**2,
-    "wr_8_3_log": lambda s: 6 * s.L * 5 * s.D**2,  # the gate, and n = 4 taps
+    "wr_8_3_log": lambda s: 6 * s.L * 3 * s.D**2,  # the gate, and n = 2 taps
+    "v2_clt": lambda s: 6 * below(s) * 2 * s.D * 32,
+    "wr_7_2": lambda s: 6 * s.L * (3 * s.D * inner(s) + 2 * inner(s) ** 2),
     "wr_9_log": lambda s: 18 * s.L * s.D**2,
     "wr_attend": lambda s: 6 * s.L * (s.D**2 + s.D * (s.T - 1)),
 }
@@ -188,17 +196,22 @@ def token_weights(s: Shape) -> int:
     return sum(s.D * m + m * m + m for m in range(1, s.L + 1))
 
 
-GATE = {"wr_8_2": 4, "wr_8_2_skip": 5, "wr_8_2_gate": 5, "wr_8_2_gains": 6, "wr_8": 5, "wr_8_1": 5, "wr_8_log": 0}
+GATE = {
+    **{"wr_8_2": 2, "wr_8_2_skip": 3, "wr_8_2_gate": 3, "wr_8_2_gains": 4, "wr_example": 4},
+    **{"wr_8": 3, "wr_8_1": 3, "wr_8_log": 0, "wr_8_1_log": 0},
+}
 PARAMETERS = {
     **{f"v1_m{i}": lambda s: 0 for i in range(1, 8)},
     "v2_m1": lambda s: 0,
     "v2_m2": lambda s: 0,
+    "v2_clt": lambda s: below(s) * 2 * s.D * 32,
     **{id: lambda s: triangle(s) - 1 for id in ("v2_m3", "v3_m3_2", "v3_m4_2")},
     **{id: lambda s: 0 for id in ("v3_m1", "v3_m2", "v3_m3_1", "v3_m4_1", "v3_values")},
     **{f"skip_{name}": lambda s: 2 * s.L for name in ("scalar", "scalar_2", "scalar_0", "scalar_half", "depth")},
     "skip_vector": lambda s: 2 * s.D * s.L,
     "skip_attention_gain": lambda s: 3 * s.L,
     "skip_gains": lambda s: 4 * s.L,
+    "skip_gains_log": lambda s: 4 * s.L,
     "skip_normed": lambda s: 3 * s.L,
     **{f"v4_m{i}": lambda s: 0 for i in (1, 2, 3)},
     "v4_m4": lambda s: 2 * s.L,
@@ -218,20 +231,21 @@ PARAMETERS = {
     "wr_3": lambda s: s.L * (2 * s.D**2 + s.D + 1),
     "wr_3_1": lambda s: s.L * (s.D**2 + s.D),
     "wr_3_2": lambda s: s.L * (s.D**2 + s.D + 1),
-    "wr_4": lambda s: 6 * s.L * s.D**2,
+    "wr_4": lambda s: s.L * (6 * s.D**2 + 3 * s.D),
     "wr_7": lambda s: s.L * (2 * s.D**2 + 2 * s.D + 1),
     "wr_7_log": lambda s: s.L * (2 * s.D**2 + 2 * s.D + 1),
-    "wr_7_1": lambda s: s.L * (2 * s.D**2 + 2 * s.D + 1 + 4),
-    "wr_7_2": lambda s: s.L * (3 * s.D**2 + 2 * s.D**2 // s.H + 11 * s.D),
+    "wr_7_1": lambda s: s.L * (2 * s.D**2 + 2 * s.D + 1 + 2),
+    "wr_7_1_log": lambda s: s.L * (2 * s.D**2 + 2 * s.D + 1 + 2),
+    "wr_7_2": lambda s: s.L * (3 * s.D * inner(s) + 2 * inner(s) ** 2 + 9 * inner(s) + s.D + 1),
     **{id: lambda s, more=more: s.L * (s.D**2 + s.D + more) for id, more in GATE.items()},
-    "wr_8_2_1": lambda s: s.L * (2 * s.D**2 + 2 * s.D + 4),
-    "wr_8_2_2": lambda s: s.L * (2 * s.D**2 + 2 * s.D + 4),
-    "wr_8_2_3": lambda s: s.L * (3 * s.D**2 + 2 * s.D + 4),
-    "wr_8_2_4": lambda s: s.L * (4 * s.D**2 + 2 * s.D + 4),
-    "wr_8_3": lambda s: s.L * (s.D**2 + s.D + 4 * s.D),
-    "wr_8_3_log": lambda s: s.L * (s.D**2 + s.D + 4 * s.D**2),
-    "wr_9": lambda s: s.L * (2 * s.D**2 + s.D + 4),
-    "wr_9_log": lambda s: s.L * (s.D**2 + s.D + 4 + s.T * s.D),
+    "wr_8_2_1": lambda s: s.L * (2 * s.D**2 + 2 * s.D + 2),
+    "wr_8_2_2": lambda s: s.L * (2 * s.D**2 + 2 * s.D + 2),
+    "wr_8_2_3": lambda s: s.L * (3 * s.D**2 + 2 * s.D + 2),
+    "wr_8_2_4": lambda s: s.L * (4 * s.D**2 + 2 * s.D + 2),
+    "wr_8_3": lambda s: s.L * (s.D**2 + s.D + 2 * s.D),
+    "wr_8_3_log": lambda s: s.L * (s.D**2 + s.D + 2 * s.D**2),
+    "wr_9": lambda s: s.L * (s.D**2 + s.D + 2 + s.T * s.D),
+    "wr_9_log": lambda s: s.L * (s.D**2 + 2 * s.D + 2 + s.T * s.D),
     "wr_attend": lambda s: s.L * (s.D**2 + 1),
     "wr_mean": lambda s: s.L * (s.D**2 + 1),
 }
@@ -260,7 +274,7 @@ def at(width: int) -> int:
 
 @pytest.mark.parametrize("id", ["v1_m3", "v2_m3", "v4_m1a", "wr_4", "wr_8_2"])
 def test_no_width_is_nearer_in_parameters(id: str) -> None:
-    match = matching.by_parameters(method(id))
+    match = matching.by_parameters(method(id), SHAPE.T)
     assert (match.kind, match.tokens) == ("parameters", 1.0)
     assert (match.method, match.baseline) == (flops.count_parameters(method(id)), at(match.ffn_dim))
     others = [abs(at(match.ffn_dim + step) - match.method) for step in (-1, 1)]
@@ -268,14 +282,15 @@ def test_no_width_is_nearer_in_parameters(id: str) -> None:
 
 
 def test_a_method_without_parameters_is_matched_by_the_baseline_itself() -> None:
-    match = matching.by_parameters(method("v1_m3"))
+    match = matching.by_parameters(method("v1_m3"), SHAPE.T)
     assert (match.ffn_dim, match.difference, match.relative) == (SHAPE.F, 0, 0)
 
 
 @pytest.mark.parametrize("id", ["v2_m3", "skip_vector", "v4_m1a", "v4_m1d", "wr_8_2", "wr_7_2"])
 def test_at_base_the_difference_is_below_a_thousandth(id: str) -> None:
     (entry,) = REGISTRY.claims(id)
-    matched = matching.by_parameters(size("base").build(REGISTRY.get(entry.slot, id)))
+    base = size("base")
+    matched = matching.by_parameters(base.build(REGISTRY.get(entry.slot, id)), base.length)
     assert abs(matched.relative) < 0.001
 
 
@@ -328,3 +343,17 @@ def test_the_kind_of_match_is_chosen_by_its_name(kind: matching.Kind) -> None:
 def test_parameters_that_no_gradient_reaches_are_told() -> None:
     cost = flops.training_cost(method("v1_m3", parallel=True), SHAPE.T)
     assert cost.idle == (SHAPE.L - 1) * (4 * SHAPE.D**2 + SHAPE.D)  # attention and its norm, but in layer 1
+
+
+def test_parameters_that_are_declared_idle_are_told() -> None:
+    cost = flops.training_cost(method("v4_m4"), SHAPE.T)
+    assert (cost.idle, cost.live) == (1, cost.parameters - 1)  # 1^b in layer 1
+
+
+def test_what_is_idle_makes_no_baseline_larger() -> None:
+    """v1_m3 in the parallel host: attention has no effect above layer 1, so the baseline is narrower by as much."""
+    idle = method("v1_m3", parallel=True)
+    match = matching.by_parameters(idle, SHAPE.T)
+    assert match.method == flops.count_parameters(idle) - (SHAPE.L - 1) * (4 * SHAPE.D**2 + SHAPE.D)
+    assert match.ffn_dim == SHAPE.F - round((4 * SHAPE.D**2 + SHAPE.D) / (3 * SHAPE.D * SHAPE.L))
+    assert matching.as_it_is(idle, SHAPE.T).difference == (SHAPE.L - 1) * (4 * SHAPE.D**2 + SHAPE.D)

@@ -99,6 +99,9 @@ class Model(nn.Module):
         gates = {number: layer.gate.detach() for number, layer in layers}
         return {"gate": gates, "scale": {number: layer.scale.detach() for number, layer in layers}}
 
+    def activations(self, tokens: Tensor) -> dict[str, dict[int, Tensor]]:
+        return {}
+
     def all_parts(self) -> list[Any]:
         return []
 

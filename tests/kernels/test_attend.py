@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from zoo.kernels import blocked_attention, shared_pattern
-from zoo.kernels.attend import Dense, Factors, attend
+from zoo.kernels.attend import Dense, Factors, _joined, attend
 from zoo.kernels.blocked_attention import Term
 from zoo.kernels.shared_gradients import share_gradients
 
@@ -27,12 +27,18 @@ def naive(terms: tuple[Term, ...], v: torch.Tensor) -> torch.Tensor:
     return s.masked_fill(ahead, float("-inf")).softmax(dim=-1) @ v.repeat_interleave(groups, dim=1)
 
 
-def some_terms(count: int, batch: int, heads: int, kv_heads: int, length: int, keys: int) -> tuple[Term, ...]:
+def some_terms(
+    count: int, batch: int, heads: int, kv_heads: int, length: int, keys: int, widths: tuple[int, ...] = (4,)
+) -> tuple[Term, ...]:
+    width = [widths[i % len(widths)] for i in range(count)]
     weights = [0.7, randn(length, 1), randn(batch, 1, length, 1), randn()]
     key_weights = [1.0, randn(keys, 1), 0.5, randn(batch, 1, keys, 1)]
     return tuple(
         Term(
-            randn(batch, heads, length, 4) + i, randn(batch, kv_heads, keys, 4) - i, weights[i % 4], key_weights[i % 4]
+            randn(batch, heads, length, width[i]) + i,
+            randn(batch, kv_heads, keys, width[i]) - i,
+            weights[i % 4],
+            key_weights[i % 4],
         )
         for i in range(count)
     )
@@ -50,6 +56,30 @@ def test_factors(
     terms, v = some_terms(count, 3, heads, kv_heads, length, keys), randn(3, kv_heads, keys, 5)
     ours, theirs = attend(Factors(terms), v), naive(terms, v)
     torch.testing.assert_close(ours, theirs)
+    inputs = [v] + [x for term in terms for x in term if isinstance(x, torch.Tensor) and x.requires_grad]
+    weights = torch.randn_like(ours)
+    for mine, expected in zip(
+        torch.autograd.grad((ours * weights).sum(), inputs),
+        torch.autograd.grad((theirs * weights).sum(), inputs),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, expected)
+
+
+@pytest.mark.parametrize("widths", [(4, 6), (1, 3, 2), (5, 5, 2)])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (4, 2)])
+@pytest.mark.parametrize(("length", "keys"), [(7, 7), (3, 8), (9, 9)])
+def test_terms_of_unequal_width(
+    monkeypatch: pytest.MonkeyPatch, widths: tuple[int, ...], heads: int, kv_heads: int, length: int, keys: int
+) -> None:
+    """In training by blocks of rows, without gradients by rows after a cache, and as one joined term."""
+    monkeypatch.setattr(blocked_attention, "ROWS", 4)
+    terms, v = some_terms(len(widths), 3, heads, kv_heads, length, keys, widths), randn(3, kv_heads, keys, 5)
+    ours, theirs = attend(Factors(terms), v), naive(terms, v)
+    torch.testing.assert_close(ours, theirs)
+    with torch.no_grad():
+        torch.testing.assert_close(attend(Factors(terms), v), theirs)
+        torch.testing.assert_close(attend(Factors((_joined(Factors(terms)),)), v), theirs)
     inputs = [v] + [x for term in terms for x in term if isinstance(x, torch.Tensor) and x.requires_grad]
     weights = torch.randn_like(ours)
     for mine, expected in zip(

@@ -54,7 +54,8 @@ def test_starts_as_another(slot: str, method: str, start: str, parallel: bool) -
 @pytest.mark.parametrize(
     ("slot", "method"),
     [("score_mixing", "v4_mc"), ("score_mixing", "v4_md")]
-    + [("residual", f"skip_{m}") for m in ("scalar", "vector", "gains", "attention_gain", "normed")],
+    + [("residual", f"skip_{m}") for m in ("scalar", "vector", "gains", "attention_gain", "normed")]
+    + [("residual", "v2_clt")],
 )
 def test_starts_as_baseline(slot: str, method: str, parallel: bool) -> None:
     same(fresh(slot, method, parallel=parallel), fresh(parallel=parallel))
@@ -107,6 +108,41 @@ def test_wr_8_2_1_is_wr_8_2_2_once_all_taps_exist() -> None:
     u = torch.randn(2, 9, layer.width, dtype=torch.float64)
     torch.testing.assert_close(before(u, None)[:, 3:], after(u, None)[:, 3:])
     assert (before(u, None)[:, :3] - after(u, None)[:, :3]).abs().max() > 1e-3
+
+
+def test_wr_example_is_wr_8_2_with_four_taps() -> None:
+    first, second = fresh("temporal_mixing", "wr_example"), fresh("temporal_mixing", "wr_8_2", n=4)
+    gates(first), copy_shared(first, second)
+    same(first, second)
+    assert torch.equal(fresh("temporal_mixing", "wr_example").layers[0].temporal_mixing.w, torch.zeros(4).double())
+
+
+def test_custom_2_is_wr_8_2_gains_at_its_start() -> None:
+    """z = u + Rec(u), ρ fixed: "block skip alone" in the log had this inside."""
+    same(
+        fresh("temporal_mixing", "wr_8_2_skip", start=1.0, fixed=True, n=2),
+        fresh("temporal_mixing", "wr_8_2_gains", n=2),
+    )
+
+
+@pytest.mark.parametrize("parallel", HOSTS)
+def test_skip_gains_log_is_skip_gains_from_two(parallel: bool) -> None:
+    same(
+        fresh("residual", "skip_gains_log", parallel=parallel),
+        fresh("residual", "skip_gains", parallel=parallel, start=2.0),
+    )
+    same(
+        fresh("residual", "skip_scalar_2", parallel=parallel),
+        fresh("residual", "skip_scalar", parallel=parallel, start=2.0),
+    )
+
+
+@pytest.mark.parametrize(("head_dim", "inner"), [(8, 48), (16, 48), (32, 64)])
+def test_the_inner_width_of_wr_7_2_is_larger_and_whole_heads(head_dim: int, inner: int) -> None:
+    """4D/3 = 42.7, rounded up to a multiple of the head width."""
+    chosen = preset(factory("temporal_mixing", "wr_7_2"))
+    built = model(50, 16, depth=1, width=32, head_dim=head_dim, ffn_dim=48, temporal_mixing=chosen)
+    assert built.layers[0].temporal_mixing.w_x.shape == (inner, 32)
 
 
 def test_v1_with_the_embedding_is_the_two_hop_residual() -> None:

@@ -22,13 +22,16 @@ from zoo.kernels import attend, blocked_attention, shared_pattern
 # (depth, length, batch, key/value heads of 4): one layer, one token, as many tokens as taps, one more, and more
 CASES = [(1, 1, 2, 4), (1, 7, 1, 4), (2, 2, 2, 4), (2, 5, 3, 2), (3, 4, 2, 4), (4, 11, 2, 1), (5, 16, 2, 4)]
 HOSTS = ["sequential", "parallel"]
+# Settings that a reference reads from the shapes and values of the parameters, or that change no function.
+UNNAMED = {"checkpoint", "n", "rank", "rnn_dim"}
+UNNAMED_OF = {method: {"start"} for _, method in METHODS if method.startswith("skip_")}
 
 
 def draw_kernels(params: list[dict[str, torch.Tensor]]) -> None:
-    """The fresh random kernels that the next pass of wr_8_log will draw, handed to its reference."""
-    state = torch.get_rng_state()
+    """The fresh random kernels that the next pass of wr_8_log, with n = 2, will draw, handed to its reference."""
+    state, bound = torch.get_rng_state(), 2**-0.5
     for layer in params:
-        drawn = torch.empty(5, dtype=torch.float64).uniform_(-0.5, 0.5)
+        drawn = torch.empty(3, dtype=torch.float64).uniform_(-bound, bound)
         layer.update(kernel=drawn[:-1], bias=drawn[-1])
     torch.set_rng_state(state)
 
@@ -42,9 +45,9 @@ def assert_same(slot: str, method: str, host: str, case: tuple[int, ...], **sett
     built = random_model(depth, **shape, **{slot: build})
     if method == "wr_8_3_log":
         settings = {"groups": 1} | settings
-    settings.pop("checkpoint", None), settings.pop("n", None)
+    settings = {name: value for name, value in settings.items() if name not in UNNAMED | UNNAMED_OF.get(method, set())}
     naive_method = reference_method(built, slot, method, **settings)
-    if method == "wr_8_log":
+    if method in ("wr_8_log", "wr_8_1_log"):
         draw_kernels(naive_method.params)
     inputs = tokens(batch, length)
     ours = built(inputs)
@@ -102,11 +105,18 @@ def test_patterns_that_many_layers_attend_with(method: str, host: str, monkeypat
     assert len(shared) > len(CASES)
 
 
+CUSTOM_2 = {"start": 1.0, "fixed": True}  # the log's: z = u + Rec(u)
 SETTINGS = (
     [("residual", f"v1_m{i}", {"first": first}) for i in range(1, 8) for first in ("embedding", "zero")]
     + [("residual", m, {"keep_skip": True}) for m in ("v3_m1", "v3_m2", "v3_m3_1", "v3_m3_2", "v3_m4_1", "v3_m4_2")]
     + [("residual", m, {"checkpoint": False}) for m in ("v3_m1", "v3_m4_2")]
-    + [("temporal_mixing", "wr_8_2_2", {"scaled": True}), ("temporal_mixing", "wr_7_log", {"norm": True})]
+    + [("residual", "v2_clt", {"rank": rank}) for rank in (0, 3)]
+    + [("residual", m, {"start": -0.5}) for m in ("skip_scalar", "skip_depth", "skip_vector", "skip_gains")]
+    + [("temporal_mixing", m, {"scaled": True}) for m in ("wr_8_2_2", "wr_9_log")]
+    + [("temporal_mixing", m, {"norm": norm}) for m in ("wr_7_log", "wr_7_1", "wr_7_1_log") for norm in (False, True)]
+    + [("temporal_mixing", "wr_7_2", {"skip": True}), ("temporal_mixing", "wr_7_2", {"rnn_dim": 10})]
+    + [("temporal_mixing", "wr_9", {"values": "token"}), ("temporal_mixing", "wr_9", {"values": "position", "n": 3})]
+    + [("temporal_mixing", "wr_8_2_skip", {"start": -0.5}), ("temporal_mixing", "wr_8_2_skip", CUSTOM_2)]
     + [("temporal_mixing", "wr_8_3_log", {"groups": 4})]
     + [("temporal_mixing", m, {"n": n}) for m in ("wr_8_2", "wr_8", "wr_8_3", "wr_7_1", "wr_9") for n in (1, 2, 6)]
     + [

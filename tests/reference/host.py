@@ -32,7 +32,7 @@ def logits(
 
     def mix(i: int, u: Tensor) -> Tensor:
         params = layer_params(temporal, i)
-        return temporal_methods.mix(temporal.id, u, params, temporal.settings, num_heads=weights.num_heads, eps=eps)
+        return temporal_methods.mix(temporal.id, u, params, temporal.settings, eps=eps)
 
     def attention_input(i: int, x: Tensor) -> Tensor:
         normed = rms_norm(x, eps, weights.layers[i - 1].norm1)

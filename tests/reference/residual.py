@@ -9,7 +9,7 @@ from torch import Tensor
 from .blocks import Method, layer_params
 
 V1 = ["v1_m1", "v1_m2", "v1_m3", "v1_m4", "v1_m5", "v1_m6", "v1_m7"]
-V2 = ["v2_m1", "v2_m2", "v2_m3"]
+V2 = ["v2_m1", "v2_m2", "v2_m3", "v2_clt"]
 V3 = ["v3_m1", "v3_m2", "v3_m3_1", "v3_m3_2", "v3_m4_1", "v3_m4_2", "v3_values"]
 SKIP = [
     "skip_scalar",
@@ -20,6 +20,7 @@ SKIP = [
     "skip_vector",
     "skip_attention_gain",
     "skip_gains",
+    "skip_gains_log",
     "skip_normed",
 ]
 IDS = [*V1, *V2, *V3, *SKIP]
@@ -75,6 +76,8 @@ def check(method: Method, site: Site) -> None:
     names = set()
     if method.id in ("v2_m3", "v3_m3_2", "v3_m4_2") and site.m >= 2:
         names = {"w"}
+    if method.id == "v2_clt" and site.m >= 2:
+        names = {"d"} if "d" in layer_params(method, site.m) else {"u", "v"}
     if method.id in SKIP:
         names = {"skip"} if site.host == "parallel" else {"skip_attention", "skip_ffn"}
         names |= {"attention_gain", "ffn_gain", "normed_gain"}
@@ -156,7 +159,18 @@ def v2_ffn(method: Method, site: Site, y: Tensor) -> Tensor:
         return y + mean(site.f)
     if method.id == "v2_m3" and site.m >= 2:
         return y + softmax_mean(layer_params(method, site.m)["w"], site.f)
+    if method.id == "v2_clt" and site.m >= 2:
+        return y + site.f[-1] + decoded(layer_params(method, site.m), site.f[:-1])
     return y + site.f[-1]
+
+
+def decoded(params: dict[str, Tensor], outputs: list[Tensor]) -> Tensor:
+    """Σ_{i<m} f_i D_im, D_im a matrix of its own ("d") or U_im V_im ("u", "v")."""
+    total = torch.zeros_like(outputs[0])
+    for i, output in enumerate(outputs):
+        decoder = params["d"][i] if "d" in params else params["u"][i] @ params["v"][i]
+        total = total + output @ decoder
+    return total
 
 
 # Version 3

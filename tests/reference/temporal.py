@@ -23,10 +23,12 @@ IDS = [
     "wr_7",
     "wr_7_log",
     "wr_7_1",
+    "wr_7_1_log",
     "wr_7_2",
     "wr_8",
     "wr_8_log",
     "wr_8_1",
+    "wr_8_1_log",
     "wr_8_2",
     "wr_8_2_skip",
     "wr_8_2_gate",
@@ -41,21 +43,19 @@ IDS = [
     "wr_9_log",
     "wr_attend",
     "wr_mean",
+    "wr_example",
 ]
 SITES = ["ffn", "attention_input", "attention"]
-NEEDS_EPS = ["wr_7", "wr_7_log", "wr_7_1"]
-NEEDS_HEADS = ["wr_7_2"]
+NEEDS_EPS = ["wr_7", "wr_7_log", "wr_7_1", "wr_7_1_log"]
 
 
-def mix(id: str, u: Tensor, params: dict[str, Tensor], settings: dict, *, num_heads: int, eps: float) -> Tensor:
+def mix(id: str, u: Tensor, params: dict[str, Tensor], settings: dict, *, eps: float) -> Tensor:
     """z of the method `id`; settings["site"] is the host's business and is ignored here."""
     if id not in IDS:
         raise ValueError(f"unknown temporal method {id!r}")
     options = {name: value for name, value in settings.items() if name != "site"}
     if id in NEEDS_EPS:
         options["eps"] = eps
-    if id in NEEDS_HEADS:
-        options["num_heads"] = num_heads
     return globals()[id](u, **params, **options)
 
 
@@ -112,11 +112,11 @@ def wr_3_2(u, *, gate_w, gate_b, gamma):
     return gated(u, q * back(u, 1) + (1 - q) * back(u, 2), gate_w, gate_b)
 
 
-def wr_4(u, *, w_r, w_z, w):
+def wr_4(u, *, w_r, b_r, w_z, b_z, w, b):
     previous = back(u, 1)
-    r = torch.sigmoid(pair(u, previous) @ w_r.T)
-    z = torch.sigmoid(pair(u, previous) @ w_z.T)
-    candidate = pair(r * previous, u) @ w.T
+    r = torch.sigmoid(pair(u, previous) @ w_r.T + b_r)
+    z = torch.sigmoid(pair(u, previous) @ w_z.T + b_z)
+    candidate = pair(r * previous, u) @ w.T + b
     return (1 - z) * previous + z * candidate * torch.sigmoid(candidate)
 
 
@@ -140,47 +140,50 @@ def softplus(x):
 
 
 def wr_7(u, *, w_r, b_r, w_i, b_i, lam, eps):
-    return rglru_step(u, back(u, 1), w_r, b_r, w_i, b_i, lam, eps)
+    return rms_norm(rglru_step(u, back(u, 1), w_r, b_r, w_i, b_i, lam), eps)
 
 
-def wr_7_1(u, *, w_r, b_r, w_i, b_i, lam, w, eps):
-    return rglru_step(u, softmax_mean(u, w), w_r, b_r, w_i, b_i, lam, eps)
-
-
-def rglru_step(u, previous, w_r, b_r, w_i, b_i, lam, eps):
-    """RMSNorm(a previous + √(1 - a²) i u)."""
-    r = torch.sigmoid(u @ w_r.T + b_r)
-    i = torch.sigmoid(u @ w_i.T + b_i)
-    a = torch.exp(-8 * softplus(lam) * r)
-    return rms_norm(a * previous + torch.sqrt(1 - a**2) * i * u, eps)
-
-
-def wr_7_log(u, *, w_r, b_r, w_i, b_i, lam, eps, norm=False):
-    r = u @ w_r.T + b_r
-    i = u @ w_i.T + b_i
-    a = torch.exp(-8 * softplus(lam) * r)
-    z = a * back(u, 1) + (1 - a**2) * i * u
+def wr_7_1(u, *, w_r, b_r, w_i, b_i, lam, w, eps, norm=True):
+    z = rglru_step(u, softmax_mean(u, w), w_r, b_r, w_i, b_i, lam)
     return rms_norm(z, eps) if norm else z
 
 
-def wr_7_2(u, *, w_y, b_y, w_x, b_x, conv_w, conv_b, w_r, b_r, w_i, b_i, lam, w_out, b_out, num_heads):
-    if w_r.shape[0] != num_heads or w_i.shape[0] != num_heads:
-        raise ValueError(f"wr_7_2: gates of {num_heads} blocks expected, w_r is {tuple(w_r.shape)}")
+def rglru_step(u, previous, w_r, b_r, w_i, b_i, lam):
+    """a previous + √(1 - a²) i u."""
+    r = torch.sigmoid(u @ w_r.T + b_r)
+    i = torch.sigmoid(u @ w_i.T + b_i)
+    a = torch.exp(-8 * softplus(lam) * r)
+    return a * previous + torch.sqrt(1 - a**2) * i * u
+
+
+def wr_7_log(u, *, w_r, b_r, w_i, b_i, lam, eps, norm=False):
+    z = rglru_step_log(u, back(u, 1), w_r, b_r, w_i, b_i, lam)
+    return rms_norm(z, eps) if norm else z
+
+
+def wr_7_1_log(u, *, w_r, b_r, w_i, b_i, lam, w, eps, norm=True):
+    z = rglru_step_log(u, softmax_mean(u, w), w_r, b_r, w_i, b_i, lam)
+    return rms_norm(z, eps) if norm else z
+
+
+def rglru_step_log(u, previous, w_r, b_r, w_i, b_i, lam):
+    """a previous + (1 - a²) i u, with r and i that no sigmoid bounds."""
+    r = u @ w_r.T + b_r
+    i = u @ w_i.T + b_i
+    a = torch.exp(-8 * softplus(lam) * r)
+    return a * previous + (1 - a**2) * i * u
+
+
+def wr_7_2(u, *, w_y, b_y, w_x, b_x, conv_w, conv_b, w_r, b_r, w_i, b_i, lam, w_out, b_out, skip=False):
     y = u @ w_y.T + b_y
     branch_one = 0.5 * y * (1 + torch.erf(y / math.sqrt(2)))
-    v = u @ w_x.T + b_x
-    p = conv_b + torch.zeros_like(v)
+    rows = u @ w_x.T + b_x
+    v = conv_b + torch.zeros_like(rows)
     for k in range(4):
-        p = p + conv_w[:, k] * back(v, k)
-    r = torch.sigmoid(p @ torch.block_diag(*w_r).T + b_r)
-    i = torch.sigmoid(p @ torch.block_diag(*w_i).T + b_i)
-    a = torch.exp(-8 * softplus(lam) * r)
-    h = torch.zeros_like(p[:, 0])
-    rows = []
-    for t in range(u.shape[1]):
-        h = a[:, t] * h + torch.sqrt(1 - a[:, t] ** 2) * i[:, t] * p[:, t]
-        rows.append(h)
-    return (branch_one * torch.stack(rows, dim=1)) @ w_out.T + b_out
+        v = v + conv_w[:, k] * back(rows, k)
+    branch_two = rglru_step(v, back(v, 1), w_r, b_r, w_i, b_i, lam)
+    out = (branch_one * branch_two) @ w_out.T + b_out
+    return u + out if skip else out
 
 
 def wr_8(u, *, gate_w, gate_b, kernel, bias):
@@ -195,12 +198,18 @@ def wr_8_1(u, *, gate_w, gate_b, kernel, bias):
     return gated(u, torch.sigmoid(taps(u, kernel) + bias), gate_w, gate_b)
 
 
+def wr_8_1_log(u, *, gate_w, gate_b, kernel, bias):
+    return wr_8_1(u, gate_w=gate_w, gate_b=gate_b, kernel=kernel, bias=bias)  # kernel, bias: this pass's random draw
+
+
 def wr_8_2(u, *, gate_w, gate_b, w):
     return gated(u, softmax_mean(u, w), gate_w, gate_b)
 
 
-def wr_8_2_skip(u, *, gate_w, gate_b, w, rho):
-    return rho * u + wr_8_2(u, gate_w=gate_w, gate_b=gate_b, w=w)
+def wr_8_2_skip(u, *, gate_w, gate_b, w, rho=None, start=0.0, fixed=False):
+    if fixed == (rho is not None):
+        raise ValueError("wr_8_2_skip: ρ is either learned or fixed at `start`")
+    return (start if fixed else rho) * u + wr_8_2(u, gate_w=gate_w, gate_b=gate_b, w=w)
 
 
 def wr_8_2_gate(u, *, gate_w, gate_b, w, s):
@@ -251,20 +260,24 @@ def wr_8_3_log(u, *, gate_w, gate_b, w, groups):
     return gated(u, torch.stack(columns, dim=-1), gate_w, gate_b)
 
 
-def wr_9(u, *, gate_w, gate_b, w, w_a):
+def wr_9(u, *, gate_w, gate_b, w, a=None, w_a=None, values="position"):
+    if values not in ("position", "token"):
+        raise ValueError(f"wr_9: values={values!r}")
     c = softmax_mean(u, w)
     rows = []
     for t in range(u.shape[1]):
         row = torch.zeros_like(u[:, 0])
         for s in range(t + 1):
-            row = row + (c[:, t] * u[:, s]).sum(dim=-1, keepdim=True) * (u[:, s] @ w_a.T)
+            value = u[:, s] @ w_a.T if values == "token" else a[s]
+            row = row + (c[:, t] * u[:, s]).sum(dim=-1, keepdim=True) * value
         rows.append(row / u.shape[-1])
     return gated(u, torch.stack(rows, dim=1), gate_w, gate_b)
 
 
-def wr_9_log(u, *, gate_w, gate_b, w, a):
-    c = softmax_mean(u, w)
-    return gated(u, c @ (u.transpose(1, 2) @ a[: u.shape[1]]), gate_w, gate_b)  # not causal, as coded
+def wr_9_log(u, *, gate_w, gate_b, w, a, b, scaled=False):
+    root = math.sqrt(u.shape[-1]) if scaled else 1
+    inter = (u.transpose(1, 2) @ a[: u.shape[1]] + b) / root  # over the whole sequence: not causal, as coded
+    return gated(u, softmax_mean(u, w) @ inter / root, gate_w, gate_b)
 
 
 def wr_attend(u, *, w1, gamma):
@@ -283,3 +296,9 @@ def wr_mean(u, *, w1, gamma):
         rows.append(u[:, :t].sum(dim=1) / t)
     g = torch.sigmoid(gamma)
     return g * u + (1 - g) * (torch.stack(rows, dim=1) @ w1.T)
+
+
+def wr_example(u, *, gate_w, gate_b, w):
+    if len(w) != 4:
+        raise ValueError(f"wr_example: 4 taps expected, w is {tuple(w.shape)}")
+    return wr_8_2(u, gate_w=gate_w, gate_b=gate_b, w=w)

@@ -65,8 +65,14 @@ def _variants():
             options = [{"site": site} for site in temporal.SITES]
         if id == "wr_7_log":
             options += [{"norm": True}]
-        if id == "wr_8_2_2":
+        if id in ("wr_7_1", "wr_7_1_log"):
+            options += [{"norm": False}]
+        if id == "wr_7_2":
+            options += [{"skip": True}]
+        if id in ("wr_8_2_2", "wr_9_log"):
             options += [{"scaled": True}]
+        if id == "wr_9":
+            options += [{"values": "token"}]
         for settings in options:
             yield pytest.param(slot, id, settings, id="-".join([id, *map(str, settings.values())]))
 

@@ -13,6 +13,7 @@ from .cases import (
     TOKENS,
     WEIGHTS,
     L,
+    normal,
     ones,
     residual_shapes,
     run,
@@ -72,3 +73,21 @@ def test_skip_starts_as_baseline(id, host):
         for m in range(1, L + 1)
     ]
     same(run(host, residual=Method(id, params)), run(host))
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_skip_gains_log_is_skip_gains_with_another_start(host):
+    names = residual_shapes("skip_gains_log", 1, host)
+    assert names == residual_shapes("skip_gains", 1, host)
+    params = [{name: normal(*shape) for name, shape in names.items()} for _ in range(L)]
+    same(run(host, residual=Method("skip_gains_log", params)), run(host, residual=Method("skip_gains", params)))
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_v2_clt_starts_as_baseline_and_its_factors_are_a_matrix(host):
+    shapes = [residual_shapes("v2_clt", m, host) for m in range(1, L + 1)]
+    factors = [{name: normal(*shape) for name, shape in layer.items()} for layer in shapes]
+    whole = [{"d": layer["u"] @ layer["v"]} if layer else {} for layer in factors]
+    same(run(host, residual=Method("v2_clt", factors)), run(host, residual=Method("v2_clt", whole)))
+    silent = [layer | {"v": zeros(*layer["v"].shape)} if layer else {} for layer in factors]
+    same(run(host, residual=Method("v2_clt", silent)), run(host))

@@ -6,7 +6,9 @@ import torch
 import torch.nn.functional as F
 
 from . import temporal
+from .blocks import rms_norm
 from .cases import (
+    EPS,
     D,
     N,
     R,
@@ -85,10 +87,30 @@ def test_wr_8_3_log_groups():
 
 
 def test_wr_9_is_masked_linear_attention():
-    params, u = params_of("wr_9"), some_u()
+    u, params = some_u(), params_of("wr_9")
     c = temporal.softmax_mean(u, params["w"])
-    context = torch.tril(c @ u.transpose(1, 2)) @ (u @ params["w_a"].T) / D
-    same(mixed("wr_9", u, params), temporal.gated(u, context, params["gate_w"], params["gate_b"]))
+    gate = (params["gate_w"], params["gate_b"])
+    affinity = torch.tril(c @ u.transpose(1, 2)) / D
+    same(mixed("wr_9", u, params), temporal.gated(u, affinity @ params["a"][:T], *gate))
+
+    params["w_a"] = normal(D, D)
+    del params["a"]
+    same(mixed("wr_9", u, params, values="token"), temporal.gated(u, affinity @ (u @ params["w_a"].T), *gate))
+
+
+def test_wr_9_log_is_wr_9_that_sees_the_whole_sequence():
+    """The last token has nothing after it: there the two agree, but for the bias and the scale."""
+    u, params = some_u()[:, :T], params_of("wr_9_log", b=zeros(D))
+    causal = mixed("wr_9", u, {name: value for name, value in params.items() if name != "b"})
+    same(mixed("wr_9_log", u, params, scaled=True)[:, -1], causal[:, -1])
+    differ(mixed("wr_9_log", u, params, scaled=True)[:, 1], causal[:, 1])
+
+    c = temporal.softmax_mean(u, params["w"])
+    biased = params | {"b": normal(D), "gate_w": zeros(D, D), "gate_b": -1e3 * ones(D)}  # closed gate: z = c'
+    bare = biased | {"b": zeros(D)}
+    more = c.sum(dim=-1, keepdim=True) * biased["b"]
+    same(mixed("wr_9_log", u, biased) - mixed("wr_9_log", u, bare), more)
+    same(mixed("wr_9_log", u, biased, scaled=True), mixed("wr_9_log", u, biased) / D)
 
 
 def test_wr_7_1_with_one_tap_is_wr_7():
@@ -96,6 +118,20 @@ def test_wr_7_1_with_one_tap_is_wr_7():
     z = mixed("wr_7", some_u(), params)
     same(mixed("wr_7_1", some_u(), params | {"w": normal(1)}), z)
     torch.testing.assert_close(z.square().mean(dim=-1), ones(2, T), rtol=1e-2, atol=1e-2)
+    bare = mixed("wr_7_1", some_u(), params | {"w": normal(1)}, norm=False)
+    same(rms_norm(bare, EPS), z)
+
+
+def test_wr_7_1_log_with_one_tap_is_wr_7_log():
+    params = params_of("wr_7_log")
+    for norm in (False, True):
+        one_tap = mixed("wr_7_1_log", some_u(), params | {"w": normal(1)}, norm=norm)
+        same(one_tap, mixed("wr_7_log", some_u(), params, norm=norm))
+
+
+def test_wr_example_is_wr_8_2_with_four_taps():
+    params = params_of("wr_example")
+    same(mixed("wr_example", some_u(), params), mixed("wr_8_2", some_u(), params))
 
 
 def test_wr_attend_with_equal_tokens_is_wr_mean():
@@ -105,12 +141,30 @@ def test_wr_attend_with_equal_tokens_is_wr_mean():
     same(mixed("wr_mean", u, params)[:, 0], torch.sigmoid(params["gamma"]) * u[:, 0])
 
 
-def test_wr_7_2_forgets_with_open_gates():
-    """With a = 0 the state is i p, so the block reaches back only by its convolution."""
-    params = params_of("wr_7_2", lam=50 * ones(R), b_r=50 * ones(R))
+def test_wr_7_2_reaches_back_four_rows_and_no_further():
+    """No recurrence: the convolution reads 3 earlier rows, the gating one more."""
+    params = params_of("wr_7_2")
+    u = some_u()
+    other = u.clone()
+    other[:, 0] += 1
+    left, right = mixed("wr_7_2", u, params), mixed("wr_7_2", other, params)
+    differ(left[:, 4], right[:, 4])
+    same(left[:, 5:], right[:, 5:])
+    same(mixed("wr_7_2", u, params, skip=True), u + left)
+
+
+def test_wr_7_2_forgets_the_previous_row_with_open_gates():
+    """With a = 0 the branch is i v, so the block reaches back only by its convolution."""
+    params = params_of("wr_7_2", lam=50 * ones(), b_r=50 * ones(R))
     u = some_u()
     other = u.clone()
     other[:, 0] += 1
     left, right = mixed("wr_7_2", u, params), mixed("wr_7_2", other, params)
     differ(left[:, 3], right[:, 3])
     same(left[:, 4:], right[:, 4:])
+
+
+def test_wr_4_with_an_open_update_gate_is_its_candidate():
+    params = params_of("wr_4", b_z=1e3 * ones(D), b_r=-1e3 * ones(D))  # Z = 1, R = 0
+    inner = some_u() @ params["w"][:, D:].T + params["b"]
+    same(mixed("wr_4", some_u(), params), F.silu(inner))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from pathlib import Path
 
 import pytest
-from helpers.made_up_results import result
+from helpers.made_up_results import result, study
 
 from zoo.bench.stats import paired
 from zoo.bench.store import Result
@@ -17,6 +19,7 @@ from zoo.counting.flops import skeleton
 from zoo.errors import ZooError
 from zoo.plugins.finder import find_methods
 from zoo.plugins.loader import load_method
+from zoo.plugins.settings import settings_of
 from zoo.report import claim_outcomes, claims
 from zoo.report.claim_outcomes import ClaimChecker, outcome_text
 from zoo.report.findings import Findings
@@ -36,20 +39,34 @@ def claim_on_every_card(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 @pytest.mark.parametrize("id", sorted(IDS))
 def test_a_card_can_be_checked_against_methods_that_exist(id: str) -> None:
+    method = load_method(OURS[id])
     for partners, claim in claims.clauses(id):
         assert set(partners) <= IDS - {id}
+        assert {name for name, _ in claim.conditions.settings} <= {each.name for each in settings_of(method.factory)}
         if isinstance(claim, claims.ProbeClaim):
-            assert claim.probe in declared(skeleton(size("tiny").build(load_method(OURS[id])))).probes
+            build = functools.partial(size("tiny").build(method), parallel=claim.conditions.host == "parallel")
+            assert claim.probe in declared(skeleton(build)).probes
         else:
-            assert set(claim.others) <= IDS | {"baseline", ""}
+            assert {other for each in claim.others for other in each.split("+")} <= IDS | {"baseline", ""}
             assert partners or id not in claim.others
     assert "Checked as" not in claims.claim_text(id)
 
 
 def test_most_claims_can_be_checked() -> None:
-    assert sum(bool(claims.claims(id)) for id in IDS) > 50
-    assert claims.claims("v1_m3")[0] == claims.Claim("worse than", ("baseline",))
-    assert claims.claims("wr_2") == [claims.Claim("diverges", ("",))]
+    assert sum(bool(claims.clauses(id)) for id in IDS) > 50
+    sequential, parallel = claims.Conditions("sequential"), claims.Conditions("parallel")
+    assert claims.claims("v1_m3")[0] == claims.Claim("worse than", ("baseline",), conditions=sequential)
+    assert claims.claims("wr_2") == [
+        claims.Claim("worse than", ("wr_1",), conditions=parallel),
+        claims.Claim("diverges", ("",), conditions=parallel._replace(least_steps=3000)),
+    ]
+    assert claims.claims("v3_m1")[1:] == [
+        claims.Claim("better than", ("baseline",), "accuracy", sequential),
+        claims.Claim("slower than", ("baseline",), "evaluation", sequential),
+    ]
+    early, *_, normed = claims.claims("wr_7_log")
+    assert early.conditions == parallel._replace(settings=(("norm", "False"),), most_steps=600)
+    assert normed.conditions == parallel._replace(settings=(("norm", "True"),))
 
 
 BETTER, WORSE, OPEN = [-0.30, -0.31, -0.29], [0.30, 0.31, 0.29], [0.3, -0.3, 0.0]
@@ -78,7 +95,10 @@ def test_what_an_interval_says_of_a_claim(relation: str, differences: list[float
     assert claim_outcomes.relation_status(relation, difference) == status
 
 
-@pytest.mark.parametrize("clause", ["nicer than baseline", "with other nicer than baseline", "gate ends near 1"])
+@pytest.mark.parametrize(
+    "clause",
+    ["nicer than baseline", "with other nicer than baseline", "gate ends near 1", "evaluation better than baseline"],
+)
 def test_a_claim_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, clause: str) -> None:
     claim_on_every_card(monkeypatch, f"Nice. Checked as: {clause}.")
     with pytest.raises(ZooError, match=f"{clause.removeprefix('with other ')}.*better than"):
@@ -91,6 +111,7 @@ def test_a_claim_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, clause: st
         ("gain ends below 1", ["1 (0.80), 4 (0.50): **holds**", "2 (1.00): **open**", "3 (1.20): **contradicted**"]),
         ("gain ends above 1", ["1 (0.80), 4 (0.50): **contradicted**", "2 (1.00): **open**", "3 (1.20): **holds**"]),
         ("gain ends below 0.9 in early layers", ["1 (0.80): **holds**", "2 (1.00): **open**"]),
+        ("gain ends below 0.9 in late layers", ["3 (1.20): **contradicted**", "4 (0.50): **holds**"]),
     ],
 )
 def test_a_claim_on_what_is_learned(monkeypatch: pytest.MonkeyPatch, clause: str, layers: list[str]) -> None:
@@ -100,10 +121,69 @@ def test_a_claim_on_what_is_learned(monkeypatch: pytest.MonkeyPatch, clause: str
         result("m", s, 3.0, probes={"gain": {"1": 0.8 + n, "2": 1 + 10 * n, "3": 1.2 + n, "4": [0.4 + n, 0.6 + n]}})
         for s, n in noise.items()
     ]
-    head = clause.removesuffix(" in early layers")
+    head = clause.removesuffix(" in early layers").removesuffix(" in late layers")
     assert outcomes("m", runs) == "; ".join(f"{head} in layer {each}" for each in layers)
     without = [result("m", s, 3.0) for s in noise]
     assert outcomes("m", without) == f"{head}: **not measured**"
+
+
+@pytest.mark.parametrize(
+    ("head", "clause", "status"),
+    [
+        (" in the parallel host", "better than baseline", "not in the parallel host"),
+        (" in the sequential host", "better than baseline", "holds"),
+        ("", "better than baseline at n = 2", "holds"),
+        ("", "better than baseline at n = 2 and norm = True", "holds"),
+        ("", "better than baseline at n = 4", "not measured at n = 4"),
+        ("", "better than baseline at other = 2", "not measured at other = 2"),
+        ("", "better than baseline after 10 steps", "holds"),
+        ("", "better than baseline after 1000 steps", "too short, 10 of 1,000 steps"),
+        ("", "better than baseline within 9 steps", "too long, 10 steps where 9 are meant"),
+        ("", "better than baseline at n = 2 within 10 steps", "holds"),
+        ("", "gate ends below 1 at n = 4", "not measured at n = 4"),
+    ],
+)
+def test_a_claim_is_checked_at_its_own_setting(
+    monkeypatch: pytest.MonkeyPatch, head: str, clause: str, status: str
+) -> None:
+    claim_on_every_card(monkeypatch, f"Checked{head} as: {clause}.")
+    settings = {"temporal_mixing.m.n": "2", "temporal_mixing.m.norm": "True", "temporal_mixing.mm.n": "4"}
+    body = re.split(" at | after | within ", clause)[0]
+    assert outcomes("m", study(-0.3, settings=settings)) == f"{body}: **{status}**"
+
+
+def test_what_diverged_early_has_diverged(monkeypatch: pytest.MonkeyPatch) -> None:
+    claim_on_every_card(monkeypatch, "Checked as: diverges after 1000 steps.")
+    plain = [result("baseline", s, 3.0) for s in (1, 2)]
+    assert outcomes("m", plain + [result("m", s, None) for s in (1, 2)]) == "diverges: **holds**"
+    assert outcomes("m", plain + [result("m", s, 3.0) for s in (1, 2)]) == "diverges: **too short, 10 of 1,000 steps**"
+
+
+def test_a_combination_is_checked_at_the_setting_of_the_card_that_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = {"m": "Checked as: with b better than baseline at n = 2.", "b": "Checked as: diverges."}
+    monkeypatch.setattr(claims, "card_named", lambda id: parse_card(f"# {id} — x\n\n## Claimed\n{cards[id]}\n"))
+    plain = [result("baseline", s, 3.0 + s / 10) for s in (1, 2, 3)]
+    for n, status in (("2", "holds"), ("4", "not measured at n = 2")):
+        settings = {"temporal_mixing.b.n": "7", "residual.m.n": n}
+        runs = [result("b+m", s, 2.5 + s / 10 + s / 1000, settings=settings) for s in (1, 2, 3)]
+        assert outcomes("b+m", plain + runs) == f"better than baseline: **{status}**"
+
+
+@pytest.mark.parametrize(
+    ("clause", "accuracy", "status"),
+    [
+        ("accuracy better than baseline", 0.15, "holds"),
+        ("accuracy better than baseline", 0.05, "contradicted"),
+        ("accuracy worse than baseline", 0.05, "holds"),
+        ("accuracy about baseline", 0.1, "holds"),
+        ("evaluation slower than baseline", 0.1, "not measured"),
+    ],
+)
+def test_a_claim_on_accuracy(monkeypatch: pytest.MonkeyPatch, clause: str, accuracy: float, status: str) -> None:
+    claim_on_every_card(monkeypatch, f"Checked as: {clause}.")
+    plain = [result("baseline", s, 3.0 + s / 10) for s in (1, 2, 3)]
+    runs = plain + [result("m", s, 2.9 + s / 10, accuracy=accuracy + s / 1e5) for s in (1, 2, 3)]
+    assert outcomes("m", runs) == f"{clause}: **{status}**"
 
 
 def test_a_claim_on_methods_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +219,7 @@ def test_a_probe_that_was_not_finite_is_not_measured() -> None:
         + [result("m", s, 2.0 + s / 10, probes=probes) for s in (1, 2)]
     )
     method = next(arm for arm in report.arms if arm.id == "m")
-    found = claim_outcomes.probe_outcomes(method, claims.ProbeClaim("gate", "below", 0.9, early=False))
+    found = claim_outcomes.probe_outcomes(method, claims.ProbeClaim("gate", "below", 0.9))
     assert [(outcome[1], outcome[2] == "not measured") for outcome in found] == [
         ("1 (not finite)", True),
         ("2 (not finite)", True),

@@ -58,7 +58,27 @@ def test_the_figure_has_a_panel_per_quantity() -> None:
     assert [axes.get_title() for axes in drawn.axes if axes.get_title()] == ["m\ngate", "m\nkernel"]
     gate, kernel, *_ = drawn.axes
     assert list(gate.lines[-1].get_ydata()) == [0.5, 0.5]
-    assert kernel.images[0].get_array().filled(-1).tolist() == [[0.5, -1], [0.5, 0.75]]
+    assert [list(line.get_ydata()) for line in kernel.lines] == [[0.5, 0.5], [0.75]]
+    assert [list(line.get_xdata()) for line in kernel.lines] == [[1, 2], [2]]
+
+
+def test_what_depends_on_the_input_is_one_row_and_one_panel() -> None:
+    heights = {"gate_mean": 0.5, "gate_q05": 0.125, "gate_q25": 0.25, "gate_q75": 0.75, "gate_q95": 0.875}
+    probes = {name: {"1": height, "2": height} for name, height in heights.items()}
+    vector = {f"weight_{name}": {"1": [1.0], "2": [1.0, height]} for name, height in (("mean", 2.0), ("q05", 0.0))}
+    arms = [
+        c.method for c in Findings.of(runs(probes | vector | {"weight_q95": {"1": [1.0], "2": [1.0, 3.0]}})).comparisons
+    ]
+    table = learned_values.table(arms, "here")
+    assert table is not None
+    assert [row[1:] for row in table.rows] == [
+        ("gate", "1", "0.500 (0.125 … 0.875)", "0.500 (0.125 … 0.875)"),
+        ("weight", "1", "1.000 (1.000 … 1.000)", "1.000 … 2.000 (0.000 … 3.000)"),
+    ]
+    drawn = learned_values.figure(arms, "Learned")
+    assert drawn is not None
+    gate, weight = drawn.axes
+    assert len(gate.collections) == 5 and len(weight.lines) == 2 and len(weight.collections) == 2
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from zoo.runs.metrics import Records
 from zoo.runs.probe_figures import probe_figures
 from zoo.runs.probe_panels import few_ticks
 from zoo.runs.probe_traces import FIRST, FRAMES, POINTS, SHARE, Pace, Trace
+from zoo.runs.spreads import spreads
 
 
 def drawn(layers: Mapping[int, torch.Tensor], trace: Trace | None = None) -> Figure:
@@ -42,11 +43,44 @@ def test_layers_are_told_apart_by_colour_in_their_order() -> None:
     assert greens == sorted(greens)  # a scale, so that the order shows
 
 
-def test_a_short_vector_is_a_map_of_layer_and_element() -> None:
+def test_a_short_vector_has_a_line_per_element_against_the_layer() -> None:
+    """As the notes draw kernels: weight against layer, a line per earlier token or layer."""
     figure = drawn({1: torch.tensor([1.0]), 2: torch.tensor([2.0, 3.0]), 4: torch.tensor([4.0, 5.0])})
-    (image,) = figure.axes[0].images
-    assert image.get_array().filled(-1).tolist() == [[1, -1], [2, 3], [4, 5]]
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["1", "2", "4"]
+    _, by_layer = figure.axes
+    first, second = by_layer.lines
+    assert (list(first.get_xdata()), list(first.get_ydata())) == ([1, 2, 4], [1, 2, 4])
+    assert (list(second.get_xdata()), list(second.get_ydata())) == ([2, 4], [3, 5])
+    assert [text.get_text() for text in by_layer.get_legend().get_texts()] == ["1", "2"]
+
+
+def test_a_short_vector_is_drawn_over_the_steps_in_its_first_and_last_layer() -> None:
+    made = Trace()
+    for step in (10, 20):
+        made.add(step, {"gate": {n: [n + step, n - step] for n in (1, 2, 3)}})
+    over_steps, by_layer = drawn({n: torch.tensor([n + 20.0, n - 20.0]) for n in (1, 2, 3)}, made).axes
+    drawn_lines = {(line.get_linestyle(), tuple(line.get_ydata())): line.get_color() for line in over_steps.lines}
+    assert drawn_lines.keys() == {("--", (13, 23)), ("--", (-7, -17)), ("-", (11, 21)), ("-", (-9, -19))}
+    assert drawn_lines["-", (11, 21)] == drawn_lines["--", (13, 23)] == by_layer.lines[0].get_color()
+    assert [text.get_text() for text in over_steps.texts] == ["layer 1, dashed: 3"]
+
+
+def test_what_depends_on_the_input_is_one_figure_with_its_quantiles() -> None:
+    heights = {"mean": 0.5, "q05": 0.1, "q25": 0.4, "q50": 0.5, "q75": 0.6, "q95": 0.9}
+    probes = {f"gate_{name}": {n: torch.tensor(height) for n in (1, 2)} for name, height in heights.items()}
+    made = Trace()
+    made.add(10, {"gate_mean": {1: 0.25, 2: 0.75}})
+    ((name, figure),) = probe_figures(probes, 60, made)
+    assert name == "gate"
+    over_steps, by_layer = figure.axes
+    assert [list(line.get_ydata()) for line in over_steps.lines] == [[0.25], [0.75]]
+    spans = [tuple(path.vertices[:, 1]) for lines in by_layer.collections[:-1] for path in lines.get_paths()]
+    assert spans == [tuple(map(pytest.approx, pair)) for pair in [(0.1, 0.9)] * 2 + [(0.4, 0.6)] * 2]
+    assert by_layer.collections[-1].get_offsets().tolist() == [[1, 0.5], [2, 0.5]]
+
+
+def test_names_that_only_look_like_quantiles_are_drawn_on_their_own() -> None:
+    assert not spreads(["gate_mean", "gate_q05"]) and not spreads(["a_q05", "a_q95"]) and not spreads(["a_mean"])
+    assert spreads(["x.gate_mean", "x.gate_q95", "x.gate_q05"])["x.gate"].quantiles == ("x.gate_q05", "x.gate_q95")
 
 
 @pytest.mark.parametrize(("layers", "elements"), [(8, 32), (48, 24), (48, 1)])
@@ -94,7 +128,8 @@ def test_a_resumed_run_draws_from_its_beginning(tmp_path: Path) -> None:
     second.close()
     (two, four, six) = second.tensorboard._trace.lines("gate")[1]
     assert (two, four[0], six) == ((2, 2.0), 4, (6, 6.0)) and math.isnan(four[1])
-    assert not second.tensorboard._trace.lines("k")
+    assert [len(second.tensorboard._trace.lines("k", element)[1]) for element in range(3)] == [3, 3, 3]
+    assert not second.tensorboard._trace.lines("k", 3)
 
 
 # --- when

@@ -27,7 +27,7 @@ class Arm:
     host: Host
     values: Mapping[str, Any]
     defaults: Mapping[str, Any]  # of the settings that are not bound
-    parameters: int
+    parameters: int  # those that a gradient reaches
     flops: float  # per token, forward and backward
     causal: bool = True
     baselines: Mapping[str, str] = field(default_factory=dict)  # of a method: how matched → the arm
@@ -135,7 +135,7 @@ def _baseline(
         host=host,
         values=plain,
         defaults=others,
-        parameters=costs.parameters,
+        parameters=costs.live,
         flops=costs.flops,
     )
 
@@ -160,7 +160,7 @@ def _method(
         host=host,
         values=values,
         defaults=defaults,
-        parameters=costs.parameters,
+        parameters=costs.live,
         flops=costs.flops,
         causal=causal,
         baselines=baselines,

@@ -9,7 +9,7 @@
     - `name`: meaning, continued on indented lines
 
     ## Claimed
-    What the source reports. Checked as: worse than baseline; better than OTHER, ANOTHER.
+    What the source reports. Checked in the parallel host as: worse than baseline; better than OTHER, ANOTHER.
 
 Other sections are text. docs/writing-a-method.md says which there are.
 """
@@ -28,7 +28,7 @@ from zoo.plugins.resources import card_file
 TITLE = re.compile(r"# (\S+) — (.+)\n\n")
 HEADING = re.compile(r"^## ", re.MULTILINE)
 SETTING = re.compile(r"^- `(\w+)`: (.+(?:\n +.+)*)", re.MULTILINE)
-CHECKED = re.compile(r"\s*Checked as: (.+?)\.\s*$")
+CHECKED = re.compile(r"\s*Checked(?: in the (parallel|sequential) host)? as: (.+?)\.\s*$")
 UNWRITTEN = ("Nothing yet.", "What the source reports.")  # as a template leaves it: no claim
 MEASURED = "Measured"  # the last section, which zoo-report writes
 
@@ -61,7 +61,13 @@ class Card(NamedTuple):
     def checks(self) -> tuple[str, ...]:
         """The part of the claim that can be checked, clause by clause."""
         match = CHECKED.search(self._claimed)
-        return tuple(match[1].split("; ")) if match else ()
+        return tuple(match[2].split("; ")) if match else ()
+
+    @property
+    def checked_host(self) -> str:
+        """The host in which the claim is checked; empty: in any."""
+        match = CHECKED.search(self._claimed)
+        return (match[1] or "") if match else ""
 
     @property
     def _claimed(self) -> str:

@@ -66,7 +66,7 @@ def _computed(loaded: LoadedMethod, size: Size) -> list[str]:
 
     build = size.build(loaded)
     with_it, without = training_cost(build, size.length), training_cost(size.build(), size.length)
-    matched = by_parameters(build)
+    matched = by_parameters(build, size.length)
     more = with_it.parameters - without.parameters
     declaration = declared(skeleton(build))
     yes = {True: "yes", False: "no"}

@@ -4,7 +4,10 @@ A FLOP is a multiplication or an addition inside a matrix product, a triangular 
 or attention; element-wise work is not counted. Torch's own counter and formulas count them in a forward and backward
 pass, with these conventions:
 
-- Attention counts the pairs that a causal mask lets through, T(T+1)/2 of T², whichever kernel would make them.
+- Attention counts the pairs that its mask lets through, whichever kernel would make them: T(T+1)/2 of T² where it is
+  causal, those of the band where a mask leaves a sliding window.
+- A fast Fourier transform of n numbers counts 5 n log₂ n, of real numbers half of that; a triangular solve with n unknowns
+  counts n² per right-hand side.
 - `flops` is the method's arithmetic: nothing counts that backward makes again in order not to keep it. `flops_executed`
   counts that too: checkpointed parts, and the scores that every fused attention makes again.
 - Baselines are matched in `flops`, so that a method does not pay for how little memory it takes.
@@ -28,6 +31,7 @@ import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.flop_counter import FlopCounterMode
 
 from zoo.errors import PluginError
@@ -50,6 +54,11 @@ class TrainingCost(NamedTuple):
     flops: float
     flops_executed: float
 
+    @property
+    def live(self) -> int:
+        """The parameters that a gradient reaches: those that a model is matched in."""
+        return self.parameters - self.idle
+
 
 def count_parameters(build: Build) -> int:
     """The number of parameters of the model."""
@@ -62,8 +71,14 @@ def training_cost(build: Build, length: int) -> TrainingCost:
     flops: float = counter.arithmetic()
     if counter.dense:
         (flops,) = _to_the_diagonal(lambda rows: [_step(built, length, rows).arithmetic()], length)
-    idle = sum(p.numel() for p in built.parameters() if p.grad is None)
+    idle = sum(p.numel() for p in _idle(built))
     return TrainingCost(built.num_parameters(), idle, flops / length, counter.total() / length)
+
+
+def _idle(built: LanguageModel) -> list[nn.Parameter]:
+    """The parameters that got no gradient in a step, or that a method declares idle."""
+    declared = {id(extension.get_parameter(name)) for extension in built.extensions() for name in extension.idle}
+    return [p for p in built.parameters() if p.grad is None or id(p) in declared]
 
 
 def forward_flops(build: Build, length: int) -> list[float]:
@@ -168,21 +183,34 @@ class Counter(FlopCounterMode):
         return math.prod(b) * int(a[-1])  # half the pairs of a product, two operations each
 
     def _attention(self, q: Any, k: Any, v: Any, dropout: float = 0.0, causal: bool = False, **_: Any) -> int:
-        return attention_flops(q, k, v, causal)
+        return attention_flops(q, k, v, causal_pairs(q, k) if causal else None)
 
     def _attention_backward(
         self, grad: Any, q: Any, k: Any, v: Any, out: Any, norms: Any, dropout: float, causal: bool, **_: Any
     ) -> int:
-        again = attention_flops(q, k, v, causal, values=False)
+        return self.attention_backward(q, k, v, causal_pairs(q, k) if causal else None)
+
+    def attention_backward(self, q: Any, k: Any, v: Any, pairs: float | None) -> int:
+        """FLOPs of attention's backward pass; notes how many of them make the scores again."""
+        again = attention_flops(q, k, v, pairs, values=False)
         self.flop_counts[AGAIN]["scores"] += again
-        return 2 * attention_flops(q, k, v, causal) + again
+        return 2 * attention_flops(q, k, v, pairs) + again
 
 
-def attention_flops(q: Any, k: Any, v: Any, causal: bool, values: bool = True) -> int:
-    """FLOPs of attention's forward pass, from the shapes (B, H, T, d), (B, H, S, d), (B, H, S, d): scores and values."""
+def causal_pairs(q: Any, k: Any) -> int:
+    """The pairs of a query and a key up to its own, from the shapes (B, H, T, d) and (B, H, S, d)."""
+    rows: int = q[2]
+    return rows * (rows + 1) // 2
+
+
+def attention_flops(q: Any, k: Any, v: Any, pairs: float | None, values: bool = True) -> int:
+    """FLOPs of attention's forward pass, scores and values, from the shapes (B, H, T, d), (B, H, S, d), (B, H, S, d).
+
+    `pairs` is how many of the T·S pairs each head attends to; None: all.
+    """
     batch, heads, rows, width = q
-    pairs = rows * (rows + 1) // 2 if causal else rows * k[2]
-    return 2 * batch * heads * pairs * (width + (v[3] if values else 0))
+    seen = rows * k[2] if pairs is None else pairs
+    return round(2 * batch * heads * seen * (width + (v[3] if values else 0)))
 
 
 def transform_flops(shape: Any, dims: Any) -> int:
@@ -233,9 +261,8 @@ def counting(built: LanguageModel, rows: int | None = None) -> Iterator[Counter]
 
     hooks = [m.register_forward_hook(look) for m in built.modules() if isinstance(m, ScoreMixing)]
     hooks += [layer.register_forward_hook(mark) for layer in built.layers]
-    on_meta = next(built.parameters()).is_meta
     try:
-        with _FusedAttention(counter) if on_meta else contextlib.nullcontext(), counter:
+        with _FusedAttention(counter), counter:
             yield counter
     finally:
         for hook in hooks:
@@ -243,7 +270,10 @@ def counting(built: LanguageModel, rows: int | None = None) -> Iterator[Counter]
 
 
 class _FusedAttention(TorchFunctionMode):
-    """On the meta device torch takes attention apart, over all T² pairs: here it stays one operation."""
+    """Attention as one operation where torch would not tell what it costs.
+
+    On the meta device torch takes it apart, over all T² pairs; and of a mask the counter sees the shape alone.
+    """
 
     def __init__(self, counter: Counter) -> None:
         super().__init__()
@@ -258,31 +288,70 @@ class _FusedAttention(TorchFunctionMode):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        attn_mask: object = None,
+        attn_mask: Tensor | None = None,
         dropout_p: float = 0.0,
         is_causal: bool = False,
-        **_: object,
+        **others: Any,
     ) -> Any:
-        return _Attention.apply(self.counter, is_causal, query, key, value)
+        learned = attn_mask is not None and attn_mask.requires_grad
+        if learned or (attn_mask is None and not query.is_meta):
+            return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, **others)
+        pairs: float | None = None
+        if is_causal:
+            pairs = causal_pairs(query.shape, key.shape)
+        elif attn_mask is not None:
+            pairs = _visible(attn_mask)
+        return _Attention.apply(self.counter, pairs, attn_mask, others.get("scale"), query, key, value)
+
+
+def _visible(mask: Tensor) -> float:
+    """How many pairs a mask lets through, on average over sequences and heads."""
+    if mask.is_meta:
+        raise NotImplementedError("a mask has no values on the meta device")  # then the model is counted as it computes
+    seen = mask if mask.dtype == torch.bool else mask > float("-inf")
+    return float(seen.sum()) / math.prod(seen.shape[:-2])
+
+
+@contextlib.contextmanager
+def _uncounted() -> Iterator[None]:
+    """Compute without being counted."""
+    with _disable_current_modes(), torch._C.DisableTorchFunction():
+        yield
 
 
 class _Attention(torch.autograd.Function):
-    """Attention on shapes alone: adds its FLOPs to the counter, and computes nothing."""
+    """Attention that adds its FLOPs to the counter; on the meta device it computes nothing."""
 
     @staticmethod
-    def forward(ctx: Any, counter: Counter, causal: bool, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        ctx.counter, ctx.causal = counter, causal
+    def forward(
+        ctx: Any,
+        counter: Counter,
+        pairs: float | None,
+        mask: Tensor | None,
+        scale: float | None,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+    ) -> Tensor:
+        ctx.counter, ctx.pairs, ctx.mask, ctx.scale = counter, pairs, mask, scale
         ctx.save_for_backward(q, k, v)
-        counter.add("attention", attention_flops(q.shape, k.shape, v.shape, causal))
-        return q.new_empty(*q.shape[:-1], v.size(-1))
+        counter.add("attention", attention_flops(q.shape, k.shape, v.shape, pairs))
+        if q.is_meta:
+            return q.new_empty(*q.shape[:-1], v.size(-1))
+        with _uncounted():
+            return F.scaled_dot_product_attention(q, k, v, mask, scale=scale)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v = ctx.saved_tensors
-        shapes = (None, q.shape, k.shape, v.shape, None, None, 0.0, ctx.causal)
-        ctx.counter.add("attention backward", ctx.counter._attention_backward(*shapes))
-        return None, None, torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+        ctx.counter.add("attention backward", ctx.counter.attention_backward(q.shape, k.shape, v.shape, ctx.pairs))
+        if q.is_meta:
+            return None, None, None, None, *(torch.empty_like(x) for x in (q, k, v))
+        with _uncounted(), torch.enable_grad():
+            q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+            out = F.scaled_dot_product_attention(q, k, v, ctx.mask, scale=ctx.scale)
+            return None, None, None, None, *torch.autograd.grad(out, (q, k, v), grad)
 
 
 def _to_the_diagonal(count: Callable[[int], list[float]], length: int) -> list[float]:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from zoo.counting.flops import Build, count_parameters, skeleton, training_cost
+from zoo.counting.flops import Build, skeleton, training_cost
 from zoo.errors import ZooError
 from zoo.slots import SLOTS
 
@@ -37,8 +37,8 @@ def plain_build(build: Build) -> Build:
 def find_match(build: Build, length: int, kind: Kind) -> Match:
     """The plain model that matches in `kind`."""
     kinds: dict[Kind, Callable[[], Match]] = {
-        "none": lambda: as_it_is(build),
-        "parameters": lambda: by_parameters(build),
+        "none": lambda: as_it_is(build, length),
+        "parameters": lambda: by_parameters(build, length),
         "flops": lambda: by_flops(build, length),
         "tokens": lambda: by_tokens(build, length),
     }
@@ -47,21 +47,30 @@ def find_match(build: Build, length: int, kind: Kind) -> Match:
     return kinds[kind]()
 
 
-def as_it_is(build: Build) -> Match:
+def as_it_is(build: Build, length: int) -> Match:
     """The plain model of the same sizes, matched in nothing."""
     plain = plain_build(build)
     return Match(
         kind="none",
         ffn_dim=ffn_dim(plain),
         tokens=1.0,
-        method=count_parameters(build),
-        baseline=count_parameters(plain),
+        method=live_parameters(build, length),
+        baseline=live_parameters(plain, length),
     )
 
 
-def by_parameters(build: Build) -> Match:
-    """The plain model that has as many parameters, or as nearly as many as one width of the FFN allows."""
-    return _widen("parameters", build, count_parameters, count_parameters(build))
+def by_parameters(build: Build, length: int) -> Match:
+    """The plain model that has as many parameters that learn, or as nearly as many as one width of the FFN allows."""
+
+    def live(each: Build) -> int:
+        return live_parameters(each, length)
+
+    return _widen("parameters", build, live, live(build))
+
+
+def live_parameters(build: Build, length: int) -> int:
+    """The parameters of the model that a gradient reaches: what is idle makes no model larger."""
+    return training_cost(build, length).live
 
 
 def by_flops(build: Build, length: int) -> Match:
@@ -111,7 +120,7 @@ Kind = Literal["none", "parameters", "flops", "tokens"]  # of match
 class Spent(NamedTuple):
     """What training a model takes, and what a baseline is matched in."""
 
-    parameters: int
+    parameters: int  # those that learn
     flops: float  # per token
     trained: int  # steps or tokens
 

@@ -24,7 +24,7 @@ JOINED_NUMBERS = (
 
 
 class Term(NamedTuple):
-    """(query ⊙ q) (key ⊙ k)ᵀ. Weights are numbers, or tensors (…, 1) that broadcast against q or k."""
+    """(query ⊙ q) (key ⊙ k)ᵀ. Weights are numbers, or tensors (…, 1) that broadcast against q or k; d is the term's own."""
 
     q: Tensor  # (B, H, T, d)
     k: Tensor  # (B, Hkv, S, d)
@@ -56,15 +56,20 @@ class Part(NamedTuple):
 
 def parts(terms: Sequence[Term]) -> Iterator[Part]:
     """All heads of all sequences in parts, each as large as there is room for."""
-    (batch, heads, length, width), (kv_heads, keys) = terms[0].q.shape, terms[0].k.shape[1:3]
+    (batch, heads, length, _), (kv_heads, keys) = terms[0].q.shape, terms[0].k.shape[1:3]
     groups = heads // kv_heads
-    scores, joined = min(ROWS, length) * keys, max(length, keys) * width * len(terms)  # numbers per query head
+    scores, joined = min(ROWS, length) * keys, max(length, keys) * sum(widths(terms))  # numbers per query head
     fit = max(1, min(BLOCK_NUMBERS // scores, JOINED_NUMBERS // joined) // groups)  # key heads, over all sequences
     sequences = max(1, fit // kv_heads)
     at_once = max(n for n in range(1, kv_heads + 1) if kv_heads % n == 0 and n <= fit)
     for b, h in itertools.product(range(0, batch, sequences), range(0, kv_heads, at_once)):
         end = h + at_once
         yield Part(slice(b, min(b + sequences, batch)), slice(h * groups, end * groups), slice(h, end))
+
+
+def widths(terms: Sequence[Term]) -> list[int]:
+    """The head width of each term: terms may differ in it."""
+    return [term.q.size(-1) for term in terms]
 
 
 class Rows(NamedTuple):
@@ -89,10 +94,11 @@ def _cut(weight: float | Tensor, x: Tensor, at: tuple[slice, slice]) -> float | 
 
 
 def _weighted(heads: Sequence[Tensor], weights: Sequence[float | Tensor], at: tuple[slice, slice]) -> Tensor:
-    """The weighted heads of a part side by side: (n, T, m·d)."""
+    """The weighted heads of a part side by side: (n, T, Σ d)."""
     some = [x[at].flatten(0, 1) for x in heads]
-    joined = some[0].new_empty(*some[0].shape[:-1], len(some) * some[0].size(-1))
-    for x, weight, place in zip(some, weights, joined.split(some[0].size(-1), dim=-1), strict=True):
+    each = [x.size(-1) for x in some]
+    joined = some[0].new_empty(*some[0].shape[:-1], sum(each))
+    for x, weight, place in zip(some, weights, joined.split(each, dim=-1), strict=True):
         torch.mul(x, weight, out=place)
     return joined
 
@@ -102,7 +108,7 @@ class Joined:
 
     def __init__(self, terms: Sequence[Term], part: Part) -> None:
         self.part = part
-        q, self.k = self._heads(terms, part)  # (n · groups, T, m·d), (n, S, m·d)
+        q, self.k = self._heads(terms, part)  # (n · groups, T, Σ d), (n, S, Σ d)
         self.groups = q.size(0) // self.k.size(0)
         self.q = q.unflatten(0, (-1, self.groups))
         length, keys = q.size(1), self.k.size(1)
@@ -239,8 +245,8 @@ class _RowBlocks(torch.autograd.Function):
                 add_product(d_values, rows, used.mT, matrices(d_mixed, rows))
                 joined.add_gradients(rows, p, d_p, d_q, d_k)
             fill(d_v[part.of_keys], d_values)
-            width = terms[0].q.size(-1)
-            d_queries, d_keys = d_q.flatten(0, 1).split(width, dim=-1), d_k.split(width, dim=-1)
+            each = widths(terms)
+            d_queries, d_keys = d_q.flatten(0, 1).split(each, dim=-1), d_k.split(each, dim=-1)
             for i, (of_q, of_k) in enumerate(gradients):
                 of_q.add(part.of_queries, d_queries[i], joined.query[i])
                 of_k.add(part.of_keys, d_keys[i], joined.key[i])

@@ -14,10 +14,12 @@ from zoo.errors import ZooError
 from zoo.extension import Extension, Residual, name_of
 from zoo.history import History
 from zoo.kernels.cross_entropy import Score, linear_cross_entropy, linear_score
+from zoo.model.activations import observed_pass
 from zoo.model.block import Block
 from zoo.model.fairseq2_base import CausalLM, StandardEmbedding
 from zoo.model.norm import RMSNorm
 from zoo.model.observation import observed
+from zoo.model.quantities import Quantities, by_layer
 from zoo.slots import SLOTS
 from zoo.state import State
 
@@ -148,15 +150,16 @@ class LanguageModel(CausalLM):
     def num_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())
 
-    def probes(self) -> dict[str, dict[int, Tensor]]:
-        """The learned quantities that extensions offer: name → layer number → tensor."""
-        values: dict[str, dict[int, Tensor]] = {}
-        for number, block in enumerate(self.layers, start=1):
-            for module in block.modules():
-                if isinstance(module, Extension):
-                    for name, value in module.probes().items():
-                        values.setdefault(name, {})[number] = value.detach()
-        return values
+    def probes(self) -> Quantities:
+        """The learned quantities that extensions offer."""
+        return by_layer(self, lambda extension: extension.probes())
+
+    @torch.no_grad()
+    def activations(self, tokens: Tensor) -> Quantities:
+        """What extensions show of a pass over these tokens, as mean and quantiles: `gate_mean`, `gate_q05`, …"""
+        with observed_pass(self.extensions()) as shown:
+            self._stack(self.embed(tokens), None)  # not the compiled one, which knows of no watcher
+        return by_layer(self, lambda extension: shown.get(extension, {}))
 
     @torch.no_grad()
     def inspect(self, tokens: Tensor, targets: Tensor | None = None) -> Iterator[tuple[str, Tensor]]:

@@ -9,9 +9,12 @@ from typing import NamedTuple
 
 from zoo.bench.stats import Paired, paired
 from zoo.report.arm_results import ArmResults, difference, fair, leaks
-from zoo.report.claims import ProbeClaim, claims
+from zoo.report.claim_conditions import unmet
+from zoo.report.claims import Claim, ProbeClaim, claims, clauses
 from zoo.report.findings import Findings
 from zoo.report.margin import LEAST, within
+
+ACCURACY_MARGIN = 0.001  # a tenth of a point: a smaller difference of accuracy makes nothing better or worse
 
 
 class Outcome(NamedTuple):
@@ -40,15 +43,46 @@ class ClaimChecker:
         outcomes = []
         margin = self._margins.get(method.id, LEAST)
         for claim in claims(method.first.name):
-            if isinstance(claim, ProbeClaim):
+            if reason := unmet(claim.conditions, method, _owner(method.first.name, claim)):
+                outcomes += [Outcome(text, what, reason) for text, what in _named(claim)]
+            elif isinstance(claim, ProbeClaim):
                 outcomes += probe_outcomes(method, claim)
             elif claim.relation == "diverges":
                 outcomes.append(Outcome("diverges", "", divergence_status(method)))
             else:
                 for name in claim.others:
                     other = self._arms.get((method.plain_arm, name))
-                    outcomes.append(Outcome(claim.relation, name, loss_status(claim.relation, method, other, margin)))
+                    status = quantity_status(claim, method, other, margin)
+                    outcomes.append(Outcome(claim.text, name, status))
         return outcomes
+
+
+def _owner(name: str, claim: Claim | ProbeClaim) -> str:
+    """The method, of a combination, whose card makes the claim: its settings are the claim's."""
+    parts = name.split("+")
+    return next((id for id in parts if any(claim == made for _, made in clauses(id))), parts[0])
+
+
+def _named(claim: Claim | ProbeClaim) -> list[tuple[str, str]]:
+    """A claim as an outcome names it: relation, and what it is a relation to."""
+    if isinstance(claim, ProbeClaim):
+        return [(str(claim), "")]
+    return [(claim.text, other) for other in claim.others]
+
+
+def quantity_status(claim: Claim, method: ArmResults, other: ArmResults | None, margin: float) -> str:
+    """Whether a claim on two arms holds, whichever quantity it is about."""
+    if claim.quantity == "loss":
+        return loss_status(claim.relation, method, other, margin)
+    pair = fair(method, other) if other else None
+    if pair is None or claim.quantity == "evaluation":
+        return "not measured"
+    if any(leaks(arm) for arm in pair):
+        return "void, as it leaks"
+    ours, theirs = ({run.seed: run.accuracy for run in arm.finished if run.accuracy is not None} for arm in pair)
+    seeds = sorted(ours.keys() & theirs.keys())
+    errors = paired([-ours[seed] for seed in seeds], [-theirs[seed] for seed in seeds])  # less is better, as of a loss
+    return relation_status(claim.relation, errors, ACCURACY_MARGIN)
 
 
 def outcome_text(outcomes: Sequence[Outcome]) -> str:
@@ -106,7 +140,7 @@ def probe_outcomes(method: ArmResults, claim: ProbeClaim) -> list[Outcome]:
     runs = [run.probes.get(claim.probe, {}) for run in method.finished]
     layers = sorted({int(layer) for run in runs for layer in run})
     outcomes = []
-    for layer in layers[: (len(layers) + 1) // 2] if claim.early else layers:
+    for layer in claim.among(layers):
         values = [mean for run in runs if (mean := _mean(run.get(str(layer)))) is not None]
         if not values:
             outcomes.append(Outcome(f"{claim} in layer", f"{layer} (not finite)", "not measured"))

@@ -11,8 +11,20 @@ from zoo.errors import ZooError
 from zoo.plugins.finder import MethodEntry, find_methods
 
 RELATIONS = ("better than", "worse than", "about", "no better than", "no worse than")
+SLOWER = "slower than"  # of the evaluation
+QUANTITIES = ("accuracy", "evaluation")  # what a clause may begin with that is not about the loss
 COMBINED = re.compile(r"with (\S+) (.+)")
-PROBE = re.compile(r"(\w+) ends (below|above) (-?\d+(?:\.\d+)?)( in early layers)?")
+PROBE = re.compile(r"([\w.]+) ends (below|above) (-?\d+(?:\.\d+)?)(?: in (early|late) layers)?")
+CONDITIONED = re.compile(r"(.+?)(?: at ([^;]+? = [^;]+?))?(?: (after|within) (\d+) steps)?")
+
+
+class Conditions(NamedTuple):
+    """What must be so for a claim to be checked: it was made of this host, these settings, runs of this length."""
+
+    host: str = ""  # empty: any
+    settings: tuple[tuple[str, str], ...] = ()  # of the method: name and value, as Gin writes it
+    least_steps: int = 0
+    most_steps: int | None = None
 
 
 class Claim(NamedTuple):
@@ -20,6 +32,13 @@ class Claim(NamedTuple):
 
     relation: str
     others: tuple[str, ...]
+    quantity: str = "loss"  # or one of QUANTITIES
+    conditions: Conditions = Conditions()
+
+    @property
+    def text(self) -> str:
+        """The relation with the quantity that it is about, as a card has it."""
+        return self.relation if self.quantity == "loss" else f"{self.quantity} {self.relation}"
 
 
 class ProbeClaim(NamedTuple):
@@ -28,10 +47,16 @@ class ProbeClaim(NamedTuple):
     probe: str
     side: str  # below or above
     bound: float
-    early: bool  # in the first half of the layers
+    layers: str = ""  # early: the first half; late: the second
+    conditions: Conditions = Conditions()
 
     def __str__(self) -> str:
         return f"{self.probe} ends {self.side} {self.bound:g}"
+
+    def among(self, layers: list[int]) -> list[int]:
+        """The layers that it is about, of all that there are; a middle one is early."""
+        half = (len(layers) + 1) // 2
+        return {"": layers, "early": layers[:half], "late": layers[half:]}[self.layers]
 
 
 def claim_text(name: str) -> str:
@@ -54,22 +79,44 @@ def clauses(id: str) -> list[tuple[list[str], Claim | ProbeClaim]]:
     card = card_named(id)
     parsed = []
     for clause in card.checks if card else ():
+        assert card is not None
         combined = COMBINED.fullmatch(clause)
         partners, alone = (combined[1].split("+"), combined[2]) if combined else ([], clause)
-        parsed.append((partners, _parsed(id, alone)))
+        parsed.append((partners, _parsed(id, alone, card.checked_host)))
     return parsed
 
 
-def _parsed(id: str, clause: str) -> Claim | ProbeClaim:
-    if match := PROBE.fullmatch(clause):
-        return ProbeClaim(probe=match[1], side=match[2], bound=float(match[3]), early=bool(match[4]))
-    relation = next((r for r in RELATIONS if clause.startswith(f"{r} ")), None)
-    if relation is None and clause != "diverges":
+def _parsed(id: str, clause: str, host: str) -> Claim | ProbeClaim:
+    match = CONDITIONED.fullmatch(clause)
+    assert match is not None, "a clause is not empty"
+    body, settings, when, steps = match.groups()
+    conditions = Conditions(
+        host=host,
+        settings=_settings(settings or ""),
+        least_steps=int(steps) if when == "after" else 0,
+        most_steps=int(steps) if when == "within" else None,
+    )
+    if probe := PROBE.fullmatch(body):
+        return ProbeClaim(probe[1], probe[2], float(probe[3]), probe[4] or "", conditions)
+    if body == "diverges":
+        return Claim(body, ("",), conditions=conditions)
+    quantity = next((each for each in QUANTITIES if body.startswith(f"{each} ")), "loss")
+    rest = body if quantity == "loss" else body.removeprefix(f"{quantity} ")
+    known = (SLOWER,) if quantity == "evaluation" else RELATIONS
+    relation = next((each for each in known if rest.startswith(f"{each} ")), None)
+    if relation is None:
         raise ZooError(
-            f"the card of {id} is checked as {clause!r}: write one of {', '.join(RELATIONS)} some methods, diverges,"
-            " or PROBE ends below (or above) NUMBER (in early layers)"
+            f"the card of {id} is checked as {clause!r}: write one of {', '.join(RELATIONS)} some methods, before it"
+            " accuracy if that is meant, or evaluation slower than some methods, diverges, PROBE ends below (or above)"
+            " NUMBER (in early layers, or late); behind any of them at NAME = VALUE, after (or within) NUMBER steps"
         )
-    return Claim(relation or clause, tuple(clause[len(relation or clause) :].strip().split(", ")))
+    return Claim(relation, tuple(rest.removeprefix(relation).strip().split(", ")), quantity, conditions)
+
+
+def _settings(text: str) -> tuple[tuple[str, str], ...]:
+    """Name and value of each of "n = 2 and norm = True"."""
+    pairs = [pair.partition(" = ") for pair in text.split(" and ") if pair]
+    return tuple((name.strip(), value.strip()) for name, _, value in pairs)
 
 
 def card_named(id: str) -> Card | None:

@@ -5,24 +5,23 @@ from __future__ import annotations
 import math
 import statistics
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zoo.report.arm_results import ArmResults
-from zoo.runs.probe_panels import CARD, DPI, heat_map, layer_ticks
+from zoo.runs.probe_panels import CARD, DPI, Elements, element_lines, layer_spreads, layer_ticks
+from zoo.runs.spreads import spreads
 from zoo.system.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Layers = Mapping[int, Sequence[float]]  # layer → the elements of a vector; of a number, one
-
 COLUMNS = 4  # of panels
 COLOUR = "#1f6fb3"
 
 
-def final_values(arm: ArmResults) -> dict[str, Layers]:
+def final_values(arm: ArmResults) -> dict[str, Elements]:
     """The quantities that an arm's methods have learned: name → layer → elements, each the mean over finished runs."""
     by_seed: dict[str, dict[int, list[Sequence[float]]]] = {}
     for run in arm.finished:
@@ -47,16 +46,26 @@ def _mean(values: Sequence[float]) -> float:
 
 def table(arms: Sequence[ArmResults], where: str) -> Table | None:
     """A row per method and quantity; None if nothing was learned that can be shown."""
-    values = {arm.first.name: (arm, final_values(arm)) for arm in arms}
-    layers = sorted({n for _, learned in values.values() for of in learned.values() for n in of})
+    panels = _panels(sorted(arms, key=lambda arm: arm.first.name))
+    layers = sorted({layer for panel in panels for layer in panel.mean})
     rows = [
-        (method, name, str(len(arm.finished)), *(_cell(of.get(layer)) for layer in layers))
-        for method, (arm, learned) in sorted(values.items())
-        for name, of in learned.items()
+        (panel.arm.first.name, panel.name, str(len(panel.arm.finished)), *(_of_layer(panel, n) for n in layers))
+        for panel in panels
     ]
     head = ("method", "learned value", "n", *(f"layer {layer}" for layer in layers))
-    title = f"Learned values at the end, mean over seeds (of a vector its least … largest element), {where}"
+    title = (
+        f"Learned values at the end, mean over seeds (of a vector its least … largest element; of what depends on the"
+        f" input its mean, and from where to where nine tenths of it lie), {where}"
+    )
     return Table(title, head, tuple(rows)) if rows else None
+
+
+def _of_layer(panel: _Panel, layer: int) -> str:
+    mean = _cell(panel.mean.get(layer))
+    if not panel.quantiles or mean == "–":
+        return mean
+    low, high = panel.quantiles[0][layer], panel.quantiles[-1][layer]
+    return f"{mean} ({min(low):.3f} … {max(high):.3f})"
 
 
 def _cell(elements: Sequence[float] | None) -> str:
@@ -102,11 +111,24 @@ def cards(arms: Sequence[ArmResults]) -> Iterator[tuple[str, Figure]]:
 class _Panel(NamedTuple):
     arm: ArmResults
     name: str
-    mean: Layers
+    mean: Elements
+    quantiles: tuple[Elements, ...] = ()  # of what depends on the input, the lowest first
 
 
 def _panels(arms: Sequence[ArmResults]) -> list[_Panel]:
-    return [_Panel(arm, name, of) for arm in arms for name, of in final_values(arm).items()]
+    """A panel per quantity of every arm; the statistics of one that depends on the input are one panel."""
+    panels = []
+    for arm in arms:
+        values = final_values(arm)
+        watched = {spread.mean: (base, spread) for base, spread in spreads(values).items()}
+        statistics = {name for _, spread in watched.values() for name in spread.quantiles}
+        for name, of in values.items():
+            if name in watched:
+                base, spread = watched[name]
+                panels.append(_Panel(arm, base, of, tuple(values[each] for each in spread.quantiles)))
+            elif name not in statistics:
+                panels.append(_Panel(arm, name, of))
+    return panels
 
 
 def _cut(name: str, most: int = 28) -> str:
@@ -114,10 +136,11 @@ def _cut(name: str, most: int = 28) -> str:
 
 
 def _draw(axes: Axes, panel: _Panel, size: float) -> None:
-    """Draw a point per layer with a line per seed, or a map of layer and element; `size` is that of the labels."""
+    """Draw a point per layer with a line per seed, or a line per element; `size` is that of the labels."""
     if max(map(len, panel.mean.values())) > 1:
-        bar = axes.figure.colorbar(heat_map(axes, panel.mean))
-        bar.ax.tick_params(labelsize=size)
+        element_lines(axes, panel.mean, (panel.quantiles[0], panel.quantiles[-1]) if panel.quantiles else None)
+    elif panel.quantiles:
+        layer_spreads(axes, panel.mean, panel.quantiles, dict.fromkeys(panel.mean, COLOUR))
     else:
         _points(axes, panel)
     axes.tick_params(labelsize=size)

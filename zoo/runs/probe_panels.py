@@ -13,6 +13,10 @@ CARD = (5.0, 2.5)  # inches: a card of TensorBoard is some 400 pixels wide, and 
 DPI = 120
 TICKS = 8  # labels that an axis has room for
 COLOURS = "viridis"  # from the first layer to the last
+ELEMENTS = "plasma"  # from the first element of a vector to the last
+LABELLED = 6  # elements that a legend has room for
+
+Elements = Mapping[int, Sequence[float]]  # layer → the elements of a vector; of a number, one
 
 
 def few_ticks(count: int, most: int = TICKS) -> range:
@@ -34,14 +38,38 @@ def layer_colours(layers: Sequence[int]) -> dict[int, Any]:
     return {layer: colormaps[COLOURS](0.92 * place / last) for place, layer in enumerate(layers)}
 
 
-def heat_map(axes: Axes, values: Mapping[int, Sequence[float]]) -> Any:
-    """Draw the elements of every layer's vector as one row, the first layer below, and return the image."""
+def element_colours(count: int) -> list[Any]:
+    """A colour for each element of a vector, in their order."""
+    from matplotlib import colormaps
+
+    return [colormaps[ELEMENTS](0.85 * place / max(count - 1, 1)) for place in range(count)]
+
+
+def element_lines(axes: Axes, values: Elements, band: tuple[Elements, Elements] | None = None) -> None:
+    """Draw a vector of every layer against the layer, a line per element: a kernel's taps, the weights of layers below.
+
+    `band` are two quantiles of each, which are shaded between.
+    """
     longest = max(map(len, values.values()))
-    rows = [[*row, *[math.nan] * (longest - len(row))] for row in values.values()]
-    image = axes.imshow(rows, aspect="auto", origin="lower", cmap=COLOURS)
-    layers = list(values)
-    axes.set_xticks(few_ticks(longest), [str(place + 1) for place in few_ticks(longest)])
-    axes.set_yticks(few_ticks(len(layers)), [str(layers[place]) for place in few_ticks(len(layers))])
-    axes.set_xlabel("element")
-    axes.set_ylabel("layer")
-    return image
+    for place, colour in enumerate(element_colours(longest)):
+        layers = [layer for layer, vector in values.items() if place < len(vector)]
+        heights = [values[layer][place] for layer in layers]
+        axes.plot(layers, heights, ".-", color=colour, lw=1.2, ms=4, label=str(place + 1))
+        if band:
+            low, high = ([edge[layer][place] for layer in layers] for edge in band)
+            axes.fill_between(layers, low, high, color=colour, alpha=0.15, lw=0)
+    layer_ticks(axes, list(values))
+    if longest <= LABELLED:
+        axes.legend(title="element", fontsize=6, title_fontsize=6, frameon=False, handlelength=1.0)
+
+
+def layer_spreads(axes: Axes, mean: Elements, quantiles: Sequence[Elements], colours: Mapping[int, Any]) -> None:
+    """Draw a point per layer, the mean, with a line between each pair of quantiles, the inner ones thicker."""
+    pairs = [(quantiles[i], quantiles[-1 - i]) for i in range(len(quantiles) // 2)]
+    for width, (low, high) in enumerate(pairs, start=1):
+        for layer in mean:
+            axes.vlines(layer, low[layer][0], high[layer][0], color=colours[layer], lw=2 * width, alpha=0.35)
+    heights = [value[0] for value in mean.values()]
+    axes.scatter(list(mean), heights, color=[colours[layer] for layer in mean], s=18, zorder=3)
+    axes.margins(x=0.1)
+    layer_ticks(axes, list(mean))

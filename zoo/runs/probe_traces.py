@@ -15,26 +15,30 @@ FIRST = 1.0  # seconds that the first drawing is expected to take, with the impo
 
 
 class Trace:
-    """The values of every probe that has one number per layer; a long run is thinned out."""
+    """The values of every probe, element by element; a long run is thinned out."""
 
     def __init__(self) -> None:
-        self._points: dict[str, dict[int, list[tuple[int, float]]]] = {}
+        self._points: dict[str, dict[int, list[tuple[int, list[float]]]]] = {}
 
     def add(self, step: int, learned: Mapping[str, Mapping[int, Any]]) -> None:
-        """Append the numbers of a step; None, as it stands in files, is NaN, and vectors are left out."""
+        """Append the values of a step; None, as it stands in files, is NaN."""
         for name, layers in learned.items():
             for layer, value in layers.items():
-                if isinstance(value, list) and len(value) != 1:
-                    continue
-                (number,) = value if isinstance(value, list) else (value,)
+                numbers = [
+                    math.nan if each is None else each for each in (value if isinstance(value, list) else [value])
+                ]
                 points = self._points.setdefault(name, {}).setdefault(layer, [])
-                points.append((step, math.nan if number is None else number))
+                points.append((step, numbers))
                 if len(points) > POINTS:
                     del points[1:-1:2]
 
-    def lines(self, name: str) -> Mapping[int, list[tuple[int, float]]]:
-        """Steps and values of a probe, by layer."""
-        return self._points.get(name, {})
+    def lines(self, name: str, element: int = 0) -> dict[int, list[tuple[int, float]]]:
+        """Steps and values of an element of a probe, by layer; a number has one element."""
+        lines = {
+            layer: [(step, numbers[element]) for step, numbers in points if element < len(numbers)]
+            for layer, points in self._points.get(name, {}).items()
+        }
+        return {layer: points for layer, points in lines.items() if points}
 
 
 class Pace:

@@ -20,10 +20,11 @@ def summarise(config: Config, session: Session, status: Status) -> Summary:
     from zoo.runs.provenance import device_name
     from zoo.runs.run_folder import known_versions
     from zoo.system.memory import peak_memory
+    from zoo.training.activations import quantities
     from zoo.training.setup import non_causal_methods
 
     state, ranks, made_with = session.state, session.ranks, known_versions(session.folder)
-    learned = probe_values(session.model.probes())
+    learned = probe_values(quantities(session))
     return Summary(
         status=status,
         methods=[plugin.name for plugin in config.plugins],

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from zoo.training.early_checks import Early
     from zoo.training.ranks import Ranks
     from zoo.training.settings import Settings
+from zoo.training.activations import Watch
 from zoo.training.train_state import TrainState
 
 
@@ -55,6 +56,7 @@ class Session:
     methods: Mapping[str, str] = field(default_factory=dict)  # slot → name of the method in it
     window_seconds: float = 0.0  # of training since the last log
     window_tokens: int = 0
+    watch: Watch = field(default_factory=Watch)  # of activations
     began: float = field(default_factory=time.perf_counter)  # on this process's clock, as if there had been no break
 
     def seconds(self) -> float:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from zoo.system.memory import peak_memory
+from zoo.training.activations import activations, is_due
 from zoo.training.nonfinite import first_nonfinite
 from zoo.training.signals import SIGNALS
 
@@ -125,7 +126,9 @@ def _log(session: Session, lr: float, norm: float) -> None:
                 "tokens": state.tokens,
             }
             records.row("train", state.step, figures)
-            records.probes(state.step, session.model.probes())
+            watches = is_due(state.step, session.steps, session.settings.log_every, session.settings.validate_every)
+            watched = activations(session) if watches else {}
+            records.probes(state.step, session.model.probes() | watched)
             records.flush()
     state.window_loss, state.window_steps = 0.0, 0
     session.window_seconds, session.window_tokens = 0.0, 0

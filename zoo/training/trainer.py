@@ -69,6 +69,7 @@ def loop(session: Session) -> Status:
 
 def _end(config: Config, session: Session, status: Status) -> Summary:
     """On the first rank: the last records, and the summary."""
+    from zoo.training.activations import quantities
     from zoo.training.validation import tell_of_bad_probes
 
     assert session.records is not None
@@ -76,7 +77,7 @@ def _end(config: Config, session: Session, status: Status) -> Summary:
         raise session.failure
     tell_of_bad_probes(session)
     if status != "interrupted":
-        session.records.tensorboard.figures(session.state.step, session.model.probes())
+        session.records.tensorboard.figures(session.state.step, quantities(session))
         session.records.tensorboard.end()
     summary = summarise(config, session, status)
     summary.write(session.folder)

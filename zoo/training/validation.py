@@ -9,6 +9,7 @@ import torch
 
 from zoo.runs.metrics import probe_values
 from zoo.training import leak_alarm
+from zoo.training.activations import quantities
 from zoo.training.nonfinite import number, validation_blame
 from zoo.training.step import perplexity
 
@@ -36,7 +37,7 @@ def validate(session: Session) -> bool:
     with session.recording() as records:
         if records:
             records.row("valid", state.step, figures)
-            records.tensorboard.review(state.step, session.model.probes(), session.steps, state.train_seconds)
+            records.tensorboard.review(state.step, quantities(session), session.steps, state.train_seconds)
             records.flush()
     session.bar.say(_line(session))
     return True
