@@ -147,19 +147,22 @@ class LanguageModel(CausalLM):
         """Every layer's extension in every slot."""
         return [part for slot in SLOTS for part in self.parts(slot)]
 
+    def _by_layer(self) -> Iterator[tuple[Extension, ...]]:
+        return zip(*(self.parts(slot) for slot in SLOTS), strict=True)
+
     def num_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())
 
     def probes(self) -> Quantities:
         """The learned quantities that extensions offer."""
-        return by_layer(self, lambda extension: extension.probes())
+        return by_layer(self._by_layer(), lambda extension: extension.probes())
 
     @torch.no_grad()
     def activations(self, tokens: Tensor) -> Quantities:
         """What extensions show of a pass over these tokens, as mean and quantiles: `gate_mean`, `gate_q05`, …"""
         with observed_pass(self.extensions()) as shown:
-            self._stack(self.embed(tokens), None)  # not the compiled one, which knows of no watcher
-        return by_layer(self, lambda extension: shown.get(extension, {}))
+            self._stack(self.embed(tokens), tokens, None)  # not the compiled one, which knows of no watcher
+        return by_layer(self._by_layer(), lambda extension: shown.get(extension, {}))
 
     @torch.no_grad()
     def inspect(self, tokens: Tensor, targets: Tensor | None = None) -> Iterator[tuple[str, Tensor]]:

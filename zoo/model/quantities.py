@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from torch import Tensor
 
 from zoo.extension import Extension
 from zoo.history import name_of
-from zoo.slots import SLOTS
 
-if TYPE_CHECKING:
-    from zoo.model.language_model import LanguageModel
-
+Layers = Iterable[Iterable[Extension]]  # every layer's extensions
 Quantities = dict[str, dict[int, Tensor]]  # name → layer, from 1 → value
 
 
@@ -27,13 +24,13 @@ class Quantity(NamedTuple):
     value: Tensor
 
 
-def by_layer(model: LanguageModel, offered: Callable[[Extension], Mapping[str, Tensor]]) -> Quantities:
+def by_layer(layers: Layers, offered: Callable[[Extension], Mapping[str, Tensor]]) -> Quantities:
     """Everything that the extensions of a model offer.
 
     A name that one method alone uses stands as it is; where several do, the method's id is put before it, and where one
     method has it several times in a layer, the place inside of it.
     """
-    quantities = list(_all(model, offered))
+    quantities = list(_all(layers, offered))
     owners: dict[str, set[tuple[str, str]]] = {}
     for each in quantities:
         owners.setdefault(each.name, set()).add((each.method, each.path))
@@ -43,8 +40,8 @@ def by_layer(model: LanguageModel, offered: Callable[[Extension], Mapping[str, T
     return values
 
 
-def _all(model: LanguageModel, offered: Callable[[Extension], Mapping[str, Tensor]]) -> Iterator[Quantity]:
-    for layer, parts in enumerate(zip(*(model.parts(slot) for slot in SLOTS), strict=True), start=1):
+def _all(layers: Layers, offered: Callable[[Extension], Mapping[str, Tensor]]) -> Iterator[Quantity]:
+    for layer, parts in enumerate(layers, start=1):
         for part in {id(part): part for part in parts}.values():  # one extension may stand in several slots
             for path, module in part.named_modules():
                 if isinstance(module, Extension):

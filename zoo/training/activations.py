@@ -6,7 +6,6 @@ follows from their numbers alone, and the random state is left as it was: a run 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,16 +19,6 @@ EVERY = (
     50  # steps between two such passes at logged steps, at least: a pass takes up to a third of a small model's step
 )
 SHARE = 8  # a batch has so many times the tokens of such a pass
-
-
-@dataclass
-class Watch:
-    """The fixed batch, and what was last seen."""
-
-    tokens: Tensor | None = None
-    step: int = -1
-    seen: dict[str, dict[int, Tensor]] = field(default_factory=dict)
-    silent: bool = False  # no extension shows anything
 
 
 def is_due(step: int, steps: int, log_every: int, validate_every: int) -> bool:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from zoo.training.early_checks import Early
     from zoo.training.ranks import Ranks
     from zoo.training.settings import Settings
-from zoo.training.activations import Watch
 from zoo.training.train_state import TrainState
+from zoo.training.watch import Watch
 
 
 @dataclass
