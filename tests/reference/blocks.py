@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class LayerWeights(NamedTuple):
-    """One block's weights; every matrix is (out, in)."""
+    """One block's weights; every matrix is (out, in). What a method leaves unbuilt is None."""
 
     norm1: Tensor  # (D,)
     wq: Tensor  # (H*d, D)

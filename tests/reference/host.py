@@ -26,7 +26,6 @@ def logits(
             raise ValueError(f"{method.id}: {len(method.params)} params for {len(weights.layers)} layers")
 
     eps = weights.eps
-    head_width = weights.layers[0].wq.shape[0] // weights.num_heads
     all_products, all_probabilities = [], []  # P_i and A_i
     a, f = [], []
 
@@ -58,6 +57,7 @@ def logits(
         layer = weights.layers[m - 1]
         if site != "attention":
             all_products.append(products(attention_input(m, x), layer, weights))
+            head_width = layer.wq.shape[0] // weights.num_heads
             scores = score_methods.scores(score, m, all_products, x, head_width, eps)
             all_probabilities.append(causal_softmax(scores))
         a.append(attention(m, x))
