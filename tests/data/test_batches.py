@@ -334,7 +334,7 @@ def test_too_little_text_names_a_length_that_would_do(folder):
         ({"vocab_size": 0}, "data.vocab_size = 0 must be from 1 to 1,048,576"),
         ({"length": 0}, "data.length = 0 must be from 1 to 1,048,576"),
         ({"batch_size": -1}, "data.batch_size = -1 must be from 1 to 1,048,576"),
-        ({"corpus": "/nowhere"}, "There is no corpus at /nowhere"),
+        ({"corpus": "/nowhere"}, "there is no corpus at /nowhere"),
         ({"cache": "/dev/null/x"}, "cannot be written"),
     ],
 )

