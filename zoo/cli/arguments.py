@@ -6,6 +6,7 @@ import argparse
 import difflib
 import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -120,6 +121,24 @@ def failed(program: str, error: Exception) -> int:
         program, f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
     )
     return 2
+
+
+def run_subcommand(program: str, arguments: argparse.Namespace) -> int:
+    """Run the command that was chosen among those of a program, and return the exit code."""
+    from zoo.cli.printing import warn
+    from zoo.errors import ZooError
+
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except ZooError as error:
+        return failed(program, error)
+    except KeyboardInterrupt:
+        warn(program, "interrupted")
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        return ended_by_reader()
+    return code
 
 
 def ended_by_reader() -> int:

