@@ -70,7 +70,8 @@ def parse_book(path: str, content: str) -> Book | None:
 
 def _books(repository: Path, commit: str) -> Iterator[tuple[str, Book]]:
     listed = _git(repository, "ls-tree", "-r", "-z", "--name-only", commit).decode("utf-8", "replace")
-    paths = sorted(path for path in listed.split("\0") if path.endswith(".md") and "/" in path)
+    books = (path for path in listed.split("\0") if path.endswith(".md") and "/" in path)
+    paths = sorted(books, key=lambda path: path.split("/"))  # by author, then by title
     chosen = [(path, split) for path in paths if (split := split_of(path)) is not None]
     for (path, split), content in zip(chosen, _contents(repository, commit, [path for path, _ in chosen]), strict=True):
         text = content.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")

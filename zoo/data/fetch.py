@@ -87,7 +87,7 @@ def _make_books(source: str, draft: Path, work: Path) -> None:
 
 def _make_wikitext(source: str, draft: Path, work: Path) -> None:
     """The files as they were before the hub made a record of each line: there, a line with a space alone is empty."""
-    folder = hub.fetched(source) if source.startswith(hub.PREFIX) else Path(source).expanduser()
+    folder = _hub_files(source) if source.startswith(hub.PREFIX) else Path(source).expanduser()
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder} with the files of {WIKITEXT_HUB}")
     for split, theirs in (("train", "train"), ("valid", "validation"), ("test", "test")):
@@ -100,6 +100,13 @@ def _make_wikitext(source: str, draft: Path, work: Path) -> None:
                     raise DataError(line.sentence)
                 text.write(line or " \n")
     shutil.rmtree(work, ignore_errors=True)
+
+
+def _hub_files(source: str) -> Path:
+    try:
+        return hub.fetched(source)
+    except DataError as error:
+        raise DataError(f"{error}; of {WIKITEXT}, run zoo-data get {WIKITEXT} --from that folder") from error
 
 
 MAKERS: dict[str, tuple[str, Make]] = {BOOKS: (BOOKS_URL, _make_books), WIKITEXT: (WIKITEXT_HUB, _make_wikitext)}

@@ -71,7 +71,7 @@ def _snapshot(hub: Any, spec: str, dataset: str, pattern: str) -> Path:
         raise DataError(
             f"{spec} is not on this computer and cannot be fetched ({type(error).__name__}): on one with a network, run"
             f" hf download {dataset} --repo-type dataset --revision {REVISION} --include '{pattern}' --local-dir FOLDER,"
-            " copy that folder here, and set data.corpus to it (see also HF_HOME, HF_TOKEN)"
+            " copy that folder here, and set data.corpus to it"
         ) from error
 
 
