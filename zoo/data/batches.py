@@ -41,6 +41,7 @@ def data(
     corpus: str = "sotu",
     format: str = "auto",
     text_key: str = "text",
+    skip_bad: bool = False,
     tokenizer: str = "sentencepiece",
     vocab_size: int = 4096,
     pad_vocab: int = 64,
@@ -50,14 +51,16 @@ def data(
 ) -> Data:
     """Read a corpus, train its tokenizer and encode it; what was done before is taken from the cache.
 
-    corpus: `sotu`, which comes with the install, or the path of a text, JSONL, Parquet or Arrow file, each also as .gz
-        or .zst, or of a folder of them.
+    corpus: `sotu`, which comes with the install; another name that `zoo-data get` lists; a dataset of the Hugging Face hub
+        as `hf:owner/name[:config][:split]`; or the path of a text, JSONL, Parquet or Arrow file, each also as .gz or .zst,
+        or of a folder of them.
         Files named train, valid and test are the splits; without such names, documents are split 90 : 5 : 5 by hash.
         A document is a record of a JSONL or Parquet file; a whole text file, if there are 20 or more of them or it is
         named after a split; else a piece of a text file, cut after blank lines (a long one into a hundred or more).
     format (one of 'auto', 'text', 'jsonl', 'parquet', 'arrow'): of all files; `auto` goes by their names and passes over
         others in a folder.
     text_key: the key (JSONL) or column (Parquet, Arrow) that holds the text.
+    skip_bad: whether broken records, and what follows in a damaged file, are left out and counted.
     tokenizer: `sentencepiece`, which is trained on the training split; `bytes`; an encoding of tiktoken such as
         `tiktoken:gpt2`; or the path of a SentencePiece model, of a tokenizer.json, or of the folder it is in.
     vocab_size (from 1 to 1,048,576): the number of pieces that the tokenizer learns from the training split; one that is
@@ -71,7 +74,7 @@ def data(
     for name, value in (("vocab_size", vocab_size), ("length", length), ("batch_size", batch_size)):
         check_setting(f"data.{name}", value, 1 <= value <= LIMIT, f"from 1 to {LIMIT:,}")
     check_setting("data.pad_vocab", pad_vocab, 1 <= pad_vocab <= 1024, "from 1 to 1,024")
-    texts = read_corpus(corpus, format, text_key)
+    texts = read_corpus(corpus, format, text_key, skip_bad)
     store = Cache(cache)
     if tokenizer == TRAINED:
         opened: Tokenizer = _trained(texts.splits["train"], vocab_size, store)

