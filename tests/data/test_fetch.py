@@ -6,8 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers.hub_files import LINES, hub_rows
 
-from zoo.data import classic_books, corpus, fetch, hub, known_corpora
+from zoo.data import classic_books, corpus, fetch, known_corpora
 from zoo.data.classic_books import parse_book, split_of
 from zoo.data.known_corpora import FileOfCorpus, file_of_corpus
 from zoo.errors import DataError
@@ -137,19 +138,8 @@ def test_names_that_cannot_be_fetched(home: Path) -> None:
         fetch.fetch("sotu")
 
 
-LINES = [" \n", " = Title = \n", " \n", " A text . \n"]
-
-
-def _hub_rows(folder: Path) -> None:
-    """As on the hub: a record per line, and an empty one for a line that is a space."""
-    for split in ("train", "validation", "test"):
-        (folder / split).mkdir(parents=True)
-        rows = [line if line.strip() else "" for line in [*LINES, f" {split} \n"]]
-        pq.write_table(pa.table({"text": rows}), folder / split / "0000.parquet")
-
-
 def test_wikitext_is_made_of_the_rows_of_the_hub(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _hub_rows(tmp_path / "wikitext-2-raw-v1")
+    hub_rows(tmp_path / "wikitext-2-raw-v1")
     folder, notes = fetch.fetch("wikitext-2", str(tmp_path / "wikitext-2-raw-v1"))
     assert (folder / "valid.txt").read_text() == "".join([*LINES, " validation \n"])
     assert "not the texts" in notes[0]
@@ -173,60 +163,6 @@ def test_no_setting_names_a_path_outside_the_repository() -> None:
     for file in Path(__file__).parents[2].joinpath("gin").rglob("*.gin"):
         lines = [line for line in file.read_text().splitlines() if line.startswith("data.corpus")]
         assert not any("/" in line for line in lines), file
-
-
-def test_hub_ids() -> None:
-    assert hub.parse("hf:owner/name") == ("owner/name", None, None)
-    assert hub.parse("hf:owner/na.me-1:config:train") == ("owner/na.me-1", "config", "train")
-    for wrong in ("hf:", "hf:a/b/c", "hf:../x", "hf:a/..", "hf:a/b:c:d:e", "hf:a b/c"):
-        with pytest.raises(DataError, match="is not the id of a dataset"):
-            hub.parse(wrong)
-
-
-def _pretend_hub(monkeypatch: pytest.MonkeyPatch, folder: Path | None) -> list[bool]:
-    import huggingface_hub
-
-    asked: list[bool] = []
-
-    def snapshot_download(dataset: str, *, local_files_only: bool, **_: object) -> str:
-        asked.append(local_files_only)
-        if folder is None or (local_files_only and len(asked) == 1):
-            raise ConnectionError("no network")
-        return str(folder)
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
-    return asked
-
-
-def test_a_dataset_of_the_hub_is_read_with_its_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _hub_rows(tmp_path / "snapshot" / "default")
-    asked = _pretend_hub(monkeypatch, tmp_path / "snapshot")
-    read = corpus.read_corpus("hf:someone/something")
-    assert read.splits["valid"] == (" = Title = \n", " A text . \n", " validation \n")
-    assert asked == [True, False]  # from the disk if it is there
-    corpus.read_corpus("hf:someone/something")
-    assert asked == [True, False, True]
-    one = corpus.read_corpus("hf:someone/something:default:train")
-    assert sorted(text for texts in one.splits.values() for text in texts) == [
-        " = Title = \n",
-        " A text . \n",
-        " train \n",
-    ]
-
-
-def test_a_dataset_of_the_hub_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _pretend_hub(monkeypatch, None)
-    with pytest.raises(
-        DataError, match=r"cannot be fetched \(ConnectionError\).*hf download a/b .*set data.corpus to it"
-    ):
-        corpus.read_corpus("hf:a/b")
-    _hub_rows(tmp_path / "one")
-    _hub_rows(tmp_path / "other")
-    _pretend_hub(monkeypatch, tmp_path)
-    with pytest.raises(DataError, match="has several configurations: name one of one, other, as hf:a/b:NAME"):
-        corpus.read_corpus("hf:a/b")
-    with pytest.raises(DataError, match="no such files on the hub"):
-        corpus.read_corpus("hf:a/b:one:dev")
 
 
 def test_what_surrounds_it_does_not_reach_git(monkeypatch: pytest.MonkeyPatch) -> None:
