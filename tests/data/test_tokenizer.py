@@ -17,6 +17,7 @@ import pytest
 import sentencepiece
 import tiktoken
 import tokenizers
+from helpers.given_tokenizers import byte_level
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from zoo.data import sentencepiece_model, tiktoken_model
@@ -49,15 +50,7 @@ def _given(folder: Path) -> str:
 
 
 def _byte_level(folder: Path) -> str:
-    made = tokenizers.Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(
-        TEXTS, trainers.BpeTrainer(vocab_size=300, special_tokens=[END], initial_alphabet=alphabet, show_progress=False)
-    )
-    made.save(str(folder / "tokenizer.json"))
-    return str(folder / "tokenizer.json")
+    return byte_level(folder / "tokenizer.json", TEXTS, [END])
 
 
 def _metaspace(folder: Path) -> str:

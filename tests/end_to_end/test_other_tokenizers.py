@@ -7,9 +7,8 @@ import math
 from pathlib import Path
 
 import pytest
-import tokenizers
 import torch
-from tokenizers import decoders, models, pre_tokenizers, trainers
+from helpers.given_tokenizers import byte_level
 
 from zoo.bench.arms import arms_of
 from zoo.bench.suite import Suite
@@ -28,15 +27,7 @@ def _bytes(folder: Path) -> str:
 
 
 def _tokenizer_json(folder: Path) -> str:
-    made = tokenizers.Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(
-        [SAYING], trainers.BpeTrainer(vocab_size=280, initial_alphabet=alphabet, show_progress=False)
-    )
-    made.save(str(folder / "tokenizer.json"))
-    return str(folder / "tokenizer.json")
+    return byte_level(folder / "tokenizer.json", [SAYING])
 
 
 def written(run: Run, vocab_size: int | None) -> int:

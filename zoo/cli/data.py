@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from zoo.cli.arguments import Parser, run_subcommand
+from zoo.cli.arguments import Parser, add_subcommands, run_subcommand
 from zoo.cli.data_commands import get
 
 PROGRAM = "zoo-data"
@@ -16,11 +16,7 @@ COMMANDS = {"get": get}
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     whole = Parser(PROGRAM, "Fetch corpora.")
-    commands = whole.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, command in COMMANDS.items():
-        of_command = commands.add_parser(name, help=command.HELP)
-        command.add_arguments(of_command)
-        of_command.set_defaults(run=command.run)
+    add_subcommands(whole, COMMANDS, required=True)
     return whole
 
 

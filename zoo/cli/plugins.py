@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from zoo.cli.arguments import Parser, run_subcommand
+from zoo.cli.arguments import Parser, add_subcommands, run_subcommand
 from zoo.cli.plugin_commands import check, list as list_command, matrix, new, show
 from zoo.cli.printing import warn
 from zoo.errors import nearest
@@ -33,11 +33,7 @@ def parser() -> argparse.ArgumentParser:
     whole = PluginsParser(PROGRAM, "List the methods that are installed, by slot and family.")
     list_command.add_arguments(whole)
     whole.set_defaults(run=list_command.run)
-    commands = whole.add_subparsers(title="commands", metavar="COMMAND")
-    for name, command in COMMANDS.items():
-        of_command = commands.add_parser(name, help=command.HELP)
-        command.add_arguments(of_command)
-        of_command.set_defaults(run=command.run)
+    add_subcommands(whole, COMMANDS)
     return whole
 
 
