@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from zoo.catalogue import settings_list
-from zoo.data import corpus, documents, readers
+from zoo.data import corpus, documents, packed_files, readers
 from zoo.data.documents import Document, File
 from zoo.errors import DataError
 
@@ -113,7 +113,7 @@ def test_one_text_file_is_split_without_losing_or_sharing_anything(tmp_path, see
     "text", ["", "x", "x" * 5000, "a b " * 1000, "line\n" * 1000, "one\n\ntwo\n\n" * 2000, "é日🙂" * 999]
 )
 def test_pieces_are_the_text(text):
-    pieces = list(documents.pieces(text))
+    pieces = list(documents.pieces([text]))
     assert "".join(pieces) == text
     assert len(pieces) == max(1, len(pieces)) <= 200
     assert len(pieces) >= 5 or len(text) < 2000
@@ -253,7 +253,7 @@ def test_a_file_that_cannot_be_read(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied", str(path))
 
     (tmp_path / "a.txt").write_text("text")
-    monkeypatch.setattr(readers, "read_regular", refuse)
+    monkeypatch.setattr(packed_files, "open_regular", refuse)
     with pytest.raises(DataError, match="a.txt cannot be read: Permission denied"):
         corpus.read_corpus(str(tmp_path / "a.txt"))
 
@@ -275,7 +275,7 @@ def test_what_is_passed_over_in_a_folder_is_said_in_one_line(tmp_path):
     os.mkfifo(tmp_path / "corpus" / "pipe.txt")
     (note,) = corpus.read_corpus(str(tmp_path / "corpus")).notes
     assert note.endswith(
-        "passed over gone.txt (no file), linked (a linked folder), paper.pdf (no text by its name), pipe.txt (no file)."
+        "passed over gone.txt (no file), linked (a linked folder), paper.pdf (no text by its name), pipe.txt (no file)"
     )
 
 
@@ -302,7 +302,7 @@ def test_another_format_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_formats_and_suffixes_come_from_the_table_of_readers() -> None:
-    assert readers.FORMATS == ("auto", "text", "jsonl", "parquet")
+    assert readers.FORMATS == ("auto", "text", "jsonl", "parquet", "arrow")
     assert readers.KINDS[".txt"] == readers.KINDS[".raw"] == "text" and readers.KINDS[".pq"] == "parquet"
     suffixes = [suffix for reader in readers.READERS.values() for suffix in reader.suffixes]
     assert sorted(suffixes) == sorted(readers.KINDS)  # no suffix is claimed twice

@@ -131,6 +131,7 @@ COMMANDS = {
     "zoo-bench": "zoo.cli.bench:parser",
     "zoo-report": "zoo.cli.report:parser",
     "zoo-plugins": "zoo.cli.plugins:parser",
+    "zoo-data": "zoo.cli.data:parser",
     "zoo-generate": "zoo.cli.generate:parser",
 }
 

@@ -152,7 +152,13 @@ class Data:
     """A corpus that counts."""
 
     def __init__(self, tokenizer: Path, before: Callable[[int], None] = nothing, fingerprint: str = "counting") -> None:
-        self.tokenizer = SimpleNamespace(path=tokenizer, vocab_size=VOCABULARY)
+        self.tokenizer = SimpleNamespace(
+            path=tokenizer,
+            content=tokenizer.read_bytes(),
+            identity=hashlib.sha256(tokenizer.read_bytes()).hexdigest(),
+            vocab_size=VOCABULARY,
+            padded_size=VOCABULARY,
+        )
         self.length, self.batch_size, self.fingerprint, self.before = LENGTH, BATCH, fingerprint, before
         self.name, self.notes = "counting", ("this corpus only counts",)
 

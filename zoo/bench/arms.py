@@ -13,6 +13,7 @@ from zoo.config.configuration import HEADER, Config
 from zoo.config.load import load_config
 from zoo.config.values import render, rendered
 from zoo.counting.matching import Kind, Spent
+from zoo.data.tokenizer import configured_size
 from zoo.plugins.source_hash import source_hashes
 from zoo.slots import SLOTS
 
@@ -84,8 +85,8 @@ def arms_of(files: Sequence[str], bindings: Sequence[str], suite: Suite, host: H
     """The baselines of the method that these files make, then the method. Without a host it is as the files say."""
     host_binding = [f"model.parallel = {host == 'parallel'}"] if host else []
     loaded = load_config(files, [*bindings, *host_binding])
-    length = loaded.get("data.length")
-    build = functools.partial(loaded.build, "model", vocab_size=loaded.get("data.vocab_size"), max_length=length)
+    length, vocab_size = loaded.get("data.length"), configured_size({**loaded.defaults, **loaded.values})
+    build = functools.partial(loaded.build, "model", vocab_size=vocab_size, max_length=length)
     values = _run_values(loaded, length)
     host = "parallel" if loaded.get("model.parallel") else "sequential"
     defaults = {key: value for key, value in loaded.defaults.items() if not key.startswith("suite.")}

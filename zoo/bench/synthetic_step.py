@@ -37,6 +37,7 @@ class RandomTokens:
 def training(text: str) -> Step:
     """The training step of a configuration, as zoo-train makes it. The learning rate is zero, so that nothing blows up."""
     from zoo.config.load import load_config
+    from zoo.data.tokenizer import configured_size
     from zoo.training.ranks import alone
     from zoo.training.setup import build_model, new_session
     from zoo.training.step import train_step
@@ -46,7 +47,8 @@ def training(text: str) -> Step:
         file.flush()
         config = load_config([file.name])
     settings: Settings = dataclasses.replace(config.build("train"), lr=0.0)
-    data = RandomTokens(config.get("data.vocab_size"), config.get("data.batch_size"), config.get("data.length"))
+    vocab_size = configured_size({**config.defaults, **config.values})
+    data = RandomTokens(vocab_size, config.get("data.batch_size"), config.get("data.length"))
     ranks = alone(settings.device)
     model = build_model(config, settings, ranks.device, data.vocab_size, data.length)
     session = new_session(settings, ranks, Path(), cast("Data", data), model)

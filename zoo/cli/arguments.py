@@ -6,7 +6,9 @@ import argparse
 import difflib
 import os
 import shlex
+import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -120,6 +122,33 @@ def failed(program: str, error: Exception) -> int:
         program, f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
     )
     return 2
+
+
+def add_subcommands(parser: argparse.ArgumentParser, commands: Mapping[str, Any], required: bool = False) -> None:
+    """Add the commands of a program: modules with HELP, `add_arguments` and `run`."""
+    group = parser.add_subparsers(title="commands", metavar="COMMAND", required=required)
+    for name, command in commands.items():
+        of_command = group.add_parser(name, help=command.HELP)
+        command.add_arguments(of_command)
+        of_command.set_defaults(run=command.run)
+
+
+def run_subcommand(program: str, arguments: argparse.Namespace) -> int:
+    """Run the command that was chosen among those of a program, and return the exit code."""
+    from zoo.cli.printing import warn
+    from zoo.errors import ZooError
+
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except ZooError as error:
+        return failed(program, error)
+    except KeyboardInterrupt:
+        warn(program, "interrupted")
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        return ended_by_reader()
+    return code
 
 
 def ended_by_reader() -> int:

@@ -122,6 +122,7 @@ def _generate(arguments: argparse.Namespace) -> None:
         samples=arguments.samples,
         cache=not arguments.no_cache,
         on_token=shown.token if shown.live else None,
+        vocab_size=run.tokenizer.vocab_size,
     )
     shown.begin()
     for text in texts:

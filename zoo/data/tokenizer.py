@@ -1,139 +1,79 @@
-"""Text to tokens and back, without loss: SentencePiece (BPE, byte fallback), trained on a corpus.
-
-BPE counts integers, so that the same text gives the same pieces on any machine and with any number of threads.
-"""
+"""Which tokenizer a text names: bytes, an encoding of tiktoken, a SentencePiece model, a tokenizer of Hugging Face."""
 
 from __future__ import annotations
 
-import functools
-import io
-import itertools
 import os
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from zoo.data import tiktoken_model, tokenizer_json
+from zoo.data.byte_tokenizer import NAME as BYTES, Bytes
+from zoo.data.sentencepiece_model import SentencePiece
+from zoo.data.token_interface import Tokenizer
 from zoo.errors import DataError
-from zoo.system.regular_files import read_regular
+from zoo.system.regular_files import open_regular, parse_object, possible, read_regular
 
-if TYPE_CHECKING:
-    import numpy as np
-
-SPACE = "▁"  # what SentencePiece writes for a space; in a text, it is spelt out in bytes
-END = ""  # of a document, among its segments, which are never empty
-# A text is taken a line at a time (of bounded length: the time for one grows faster than its length).
-SEGMENT = re.compile(f"{SPACE}|[^\n{SPACE}]{{0,16383}}\n|[^\n{SPACE}]{{1,16384}}")
-SAMPLE = 64 << 20  # characters: of a larger text, every n-th line is trained on
-SETTINGS: dict[str, Any] = {
-    "model_type": "bpe",
-    "byte_fallback": True,
-    "character_coverage": 0.9995,  # rarer characters are spelt in bytes, and so is the newline
-    "normalization_rule_name": "identity",
-    "remove_extra_whitespaces": False,
-    "add_dummy_prefix": False,
-    "max_sentence_length": 1 << 20,
-    "num_threads": 1,
-    "unk_id": 0,  # SentencePiece wants one; no text has it
-    "eos_id": 1,
-    "bos_id": -1,
-    "pad_id": -1,
-}
+TRAINED = "sentencepiece"  # the value of data.tokenizer for one that is trained on the corpus
 
 
-class Tokenizer:
-    """A SentencePiece model. Every text can be encoded, and decodes to itself.
+def open_tokenizer(spec: str, pad: int = 1) -> Tokenizer:
+    """The tokenizer that a text names; a model has rows for its tokens up to the next multiple of `pad`.
 
-    One id stands between documents: it ends one (`eos`) and begins the next (`bos`).
+    A file is known by what it holds: JSON is a tokenizer.json, or the copy that a run keeps of any other kind; all else
+    is a SentencePiece model.
     """
-
-    def __init__(self, path: Path | str) -> None:
-        import sentencepiece
-
-        self.path = Path(path)
-        try:
-            self._model = sentencepiece.SentencePieceProcessor(model_proto=read_regular(self.path))
-        except OSError as error:
-            raise DataError(f"The tokenizer {self.path} cannot be read: {error.strerror}.") from error
-        except (RuntimeError, ValueError) as error:
-            raise DataError(f"{self.path} is not a SentencePiece model.") from error
-        self.vocab_size: int = self._model.vocab_size()
-        self.eos: int = self._model.eos_id()
-        self.bos: int = self.eos
-        if self.eos < 0 or not self._model.is_byte(self._model.piece_to_id("<0x0A>")):
-            raise DataError(f"{self.path} is a SentencePiece model without an end-of-sentence piece or byte fallback.")
-        try:
-            sound = len(self.pieces) == self.vocab_size and self.eos < self.vocab_size
-        except (ValueError, LookupError, RuntimeError) as error:
-            raise DataError(f"{self.path} is a damaged SentencePiece model: {error}.") from error
-        if not sound:
-            raise DataError(f"{self.path} is a damaged SentencePiece model.")
-
-    def encode(self, text: str) -> list[int]:
-        """The tokens of a text, without `bos` or `eos`."""
-        return list(itertools.chain.from_iterable(self._encode(SEGMENT.findall(text))))
-
-    def decode(self, tokens: Iterable[int]) -> str:
-        """The text of tokens; bytes that are no UTF-8 become U+FFFD."""
-        return b"".join(self.pieces[token] for token in tokens).decode("utf-8", "replace")
-
-    def encode_documents(self, documents: Iterable[str]) -> np.ndarray:
-        """All documents in one row, with `eos` before, between and after them."""
-        import numpy as np
-
-        kind = np.uint16 if self.vocab_size <= 1 << 16 else np.int32
-        rows = [np.array([self.eos], kind)]
-        segments = (segment for document in documents for segment in (*SEGMENT.findall(document), END))
-        while some := list(itertools.islice(segments, 1 << 14)):
-            rows.append(np.fromiter(itertools.chain.from_iterable(self._encode(some)), kind))
-        return np.concatenate(rows)
-
-    @functools.cached_property
-    def pieces(self) -> list[bytes]:
-        """What each token writes; control tokens write nothing."""
-        return [self._piece(token) for token in range(self.vocab_size)]
-
-    def _piece(self, token: int) -> bytes:
-        if self._model.is_control(token) or self._model.is_unknown(token):
-            return b""
-        piece: str = self._model.id_to_piece(token)
-        return bytes([int(piece[1:-1], 16)]) if self._model.is_byte(token) else piece.replace(SPACE, " ").encode()
-
-    def _encode(self, segments: Sequence[str]) -> list[list[int]]:
-        threads = min(os.cpu_count() or 1, 8) if len(segments) > 100 else 1
-        encoded = iter(self._model.encode([s for s in segments if s not in self._special], num_threads=threads))
-        return [self._special[s] if s in self._special else next(encoded) for s in segments]
-
-    @functools.cached_property
-    def _special(self) -> dict[str, list[int]]:
-        return {SPACE: [self._model.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE.encode()], END: [self.eos]}
-
-
-def train(documents: Sequence[str], vocab_size: int) -> bytes:
-    """Train a SentencePiece model on documents, and say nothing."""
-    import sentencepiece
-
-    step = 1 + sum(map(len, documents)) // SAMPLE
-    lines = itertools.islice((line for document in documents for line in SEGMENT.findall(document)), 0, None, step)
-    model = io.BytesIO()
+    if spec == BYTES:
+        return Bytes(pad)
+    if spec.startswith(tiktoken_model.PREFIX):
+        return tiktoken_model.open_named(spec, pad)
+    path = Path(spec).expanduser() if possible(spec) else None
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(line.removesuffix("\n") for line in lines if line != SPACE),
-            model_writer=model,
-            vocab_size=max(vocab_size, 258),  # the least for which it says what would do: unknown, end, bytes
-            minloglevel=4,
-            **SETTINGS,
-        )
-    except RuntimeError as error:
-        raise DataError(_sentence(str(error), vocab_size)) from error
-    return model.getvalue()
+        if path is None or not (path.exists() or os.sep in spec):  # what can only be a path is missed as one
+            raise DataError(_unknown(spec))
+        if path.is_dir():
+            return tokenizer_json.open_path(path, pad)
+        with open_regular(path) as file:
+            is_json = file.read(1) == b"{"
+        return _from_json(path, pad) if is_json else SentencePiece(path, pad)
+    except OSError as error:
+        raise DataError(f"the tokenizer {path} cannot be read: {error.strerror or error}") from error
 
 
-def _sentence(error: str, vocab_size: int) -> str:
-    if match := re.search(r"set it to a value <= (\d+)", error):
-        return f"data.vocab_size = {vocab_size} is more than the training text supports: set it to {match[1]} or less."
-    if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", error):
-        return f"data.vocab_size = {vocab_size} is less than the training text needs: set it to {match[1]} or more."
-    if "sentences_.empty()" in error:
-        return "The training text has nothing to learn a vocabulary from: give more text."
-    return f"SentencePiece cannot learn {vocab_size} pieces from the training text: {error}"
+def padding(tokenizer: str, pad_vocab: int) -> int:
+    """What the rows of a model are a multiple of: of a tokenizer trained here, the size was chosen, and stays."""
+    return 1 if tokenizer == TRAINED else pad_vocab
+
+
+def configured_size(settings: Mapping[str, Any]) -> int:
+    """How many rows for tokens the model of a configuration has."""
+    tokenizer = settings.get("data.tokenizer", TRAINED)
+    if tokenizer == TRAINED:
+        size: int = settings["data.vocab_size"]
+        return size
+    return open_tokenizer(tokenizer, settings["data.pad_vocab"]).padded_size
+
+
+def _from_json(path: Path, pad: int) -> Tokenizer:
+    try:
+        known = parse_object(read_regular(path, tokenizer_json.LARGEST))
+    except ValueError as error:
+        raise DataError(f"{path} is neither a SentencePiece model nor a tokenizer.json: {error}") from error
+    kind = known.get("zoo_tokenizer")
+    if kind is None:
+        return tokenizer_json.open_path(path, pad)
+    if kind == BYTES:
+        return Bytes(pad)
+    if kind == "tiktoken":
+        return tiktoken_model.open_saved(str(path), known, pad)
+    if kind == tokenizer_json.KIND:
+        return tokenizer_json.open_saved(str(path), known, pad)
+    raise DataError(f"{path} is a tokenizer of a kind that this version does not know: {kind!r}")
+
+
+def _unknown(spec: str) -> str:
+    named = f"{TRAINED!r} (trained on the corpus), {BYTES!r}, a name such as 'tiktoken:gpt2'"
+    return (
+        f"there is no tokenizer {spec!r}: use {named}, or the path of a SentencePiece model, of a tokenizer.json, or of"
+        " the folder it is in"
+    )

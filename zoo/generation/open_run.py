@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from zoo.slots import SLOTS
 
 if TYPE_CHECKING:
     from zoo.config.configuration import Config
-    from zoo.data.tokenizer import Tokenizer
+    from zoo.data.token_interface import Tokenizer
     from zoo.model.language_model import LanguageModel
 
 
@@ -40,7 +39,7 @@ class Run(NamedTuple):
             text.encode()
         except UnicodeEncodeError:
             raise ZooError(f"the prompt {text!r} is not valid text: it must be UTF-8") from None
-        return [self.tokenizer.bos, *self.tokenizer.encode(text)]
+        return [self.tokenizer.bos, *self.tokenizer.encode([text])[0].tolist()]
 
     def limit(self, prompts: Sequence[Sequence[int]], max_tokens: int | None) -> tuple[int, list[str]]:
         """How many tokens may follow the longest prompt, and what to say about it."""
@@ -83,7 +82,7 @@ def _decodes(method: torch.nn.Module) -> bool:
 
 def open_run(folder: Path, step: int | None = None) -> Run:
     """The run as its last checkpoint has it, or that of a step."""
-    from zoo.data.tokenizer import Tokenizer
+    from zoo.data.tokenizer import open_tokenizer, padding
     from zoo.model.language_model import unbuilt
 
     try:
@@ -96,9 +95,10 @@ def open_run(folder: Path, step: int | None = None) -> Run:
     _check_model(folder, config)
     source, notes = _checkpoint(folder, step)
     notes += _other_versions(folder, config)
-    tokenizer = Tokenizer(folder / "tokenizer.model")
+    pad = padding(config.get("data.tokenizer"), config.get("data.pad_vocab"))
+    tokenizer = open_tokenizer(str(folder / "tokenizer.model"), pad)
     _check_tokenizer(folder, tokenizer)
-    model: LanguageModel = config.build("model", vocab_size=tokenizer.vocab_size, max_length=config.get("data.length"))
+    model: LanguageModel = config.build("model", vocab_size=tokenizer.padded_size, max_length=config.get("data.length"))
     try:
         loaded = checkpoint.read(source)
     except FileNotFoundError:  # a training that goes on has dropped it
@@ -158,11 +158,11 @@ def _as_begun(folder: Path, text: str, loaded: Mapping[str, Any]) -> str:
 def _check_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
     """Refuse a tokenizer that is not the one the run was trained with."""
     before = run_folder.known_versions(folder).get("tokenizer")
-    if before is not None and before != hashlib.sha256(tokenizer.path.read_bytes()).hexdigest():
+    if before is not None and before != tokenizer.identity:
         train = shlex.join(["zoo-train", "--gin", str(folder / "config.gin"), "--run", str(folder)])
         raise RunError(
-            f"{tokenizer.path} is not the tokenizer that the run was trained with: put back a copy of it; if the run is"
-            f" not over, {train} also writes it anew"
+            f"{folder / 'tokenizer.model'} is not the tokenizer that the run was trained with: put back a copy of it; if"
+            f" the run is not over, {train} also writes it anew"
         )
 
 

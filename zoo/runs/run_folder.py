@@ -165,8 +165,7 @@ def _own_tokenizer(folder: Path) -> dict[str, str]:
 
 def identity(data: Any, size: int) -> dict[str, Any]:
     """What must stay the same for the same run, beside its configuration."""
-    tokenizer = Path(data.tokenizer.path).read_bytes()
-    return {"corpus": data.fingerprint, "tokenizer": hashlib.sha256(tokenizer).hexdigest(), "world_size": size}
+    return {"corpus": data.fingerprint, "tokenizer": data.tokenizer.identity, "world_size": size}
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:
@@ -204,16 +203,16 @@ def begun(folder: Path) -> bool:
     return (folder / "config.gin").exists()
 
 
-def describe(folder: Path, config: Config, made_with: dict[str, Any], tokenizer: Path) -> list[str]:
+def describe(folder: Path, config: Config, made_with: dict[str, Any], tokenizer: bytes) -> list[str]:
     """Write what is needed to run it again; of a run that goes on, say what changed around it since."""
     if not begun(folder):
         _write_raw(folder / "raw", config)
-        replace_file(folder / "tokenizer.model", tokenizer.read_bytes())
+        replace_file(folder / "tokenizer.model", tokenizer)
         write_atomically(folder / "operative.gin", config.operative())
         _write_versions(folder, made_with)
         write_atomically(folder / "config.gin", config.text)
         return []
-    mended = _mend_tokenizer(folder / "tokenizer.model", tokenizer.read_bytes())
+    mended = _mend_tokenizer(folder / "tokenizer.model", tokenizer)
     try:
         noted = read_provenance(folder)
     except RunError as error:

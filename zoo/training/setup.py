@@ -172,7 +172,7 @@ def _describe(config: Config, session: Session) -> list[str]:
     data = session.data
     made_with = {**run_folder.identity(data, session.ranks.size), **provenance(config.plugins), "started": now()}
     with run_folder.writing(session.folder):
-        return run_folder.describe(session.folder, config, made_with, Path(data.tokenizer.path))
+        return run_folder.describe(session.folder, config, made_with, data.tokenizer.content)
 
 
 def _open_records(config: Config, session: Session, saved: dict[str, Any] | None) -> None:
@@ -194,7 +194,7 @@ def _build(config: Config, settings: Settings, ranks: Ranks, folder: Path) -> tu
     data.tokens("valid")  # a corpus without a validation split says so now, not at the first validation
     identity = run_folder.identity(data, ranks.size)
     ranks.on_first(lambda: run_folder.check_identity(folder, identity))
-    return data, build_model(config, settings, ranks.device, data.tokenizer.vocab_size, data.length)
+    return data, build_model(config, settings, ranks.device, data.tokenizer.padded_size, data.length)
 
 
 def build_model(

@@ -1,0 +1,40 @@
+"""zoo-data get: a corpus with a name, fetched to this computer."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from zoo.cli.printing import say
+
+HELP = "fetch a corpus that has a name, or list those that have one"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the name, and where it comes from and goes to."""
+    parser.add_argument("name", metavar="NAME", nargs="?", help="such as classic-books, or hf:owner/name; none: a list")
+    parser.add_argument(
+        "--from", dest="source", metavar="PLACE", help="a clone, or a folder of its files, that is here"
+    )
+    parser.add_argument("--into", type=Path, metavar="DIR", help="where its folder goes (default: $ZOO_DATA)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Fetch it, or list what there is."""
+    from zoo.data.fetch import fetch
+
+    if arguments.name is None:
+        _list()
+        return 0
+    folder, notes = fetch(arguments.name, arguments.source, arguments.into)
+    say("\n".join([*notes, f"{arguments.name} is in {folder}", f"  zoo-train --set 'data.corpus = \"{folder}\"'"]))
+    return 0
+
+
+def _list() -> None:
+    from zoo.data.known_corpora import INSTALLED, KNOWN, corpora_folder, located
+
+    for name, corpus in KNOWN.items():
+        place = "installed" if name == INSTALLED else located(name) or f"not here; zoo-data get {name}"
+        say(f"{name}: {corpus.about}; {corpus.licence}\n  from {corpus.origin}\n  {place}")
+    say(f"folder of corpora: {corpora_folder()} ($ZOO_DATA)")
