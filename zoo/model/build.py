@@ -105,6 +105,7 @@ def model(
             parallel=parallel,
             norm_eps=norm_eps,
             init_std=init_std,
+            vocab_size=vocab_size,
         )
         for index in range(depth)
     ]
