@@ -111,7 +111,6 @@ TESTED_ELSEWHERE = {
     "zoo/testing/compatibility.py": "tests/methods/test_combinations.py",
     "zoo/testing/decoding.py": "tests/testing/test_properties.py",
     "zoo/testing/gradients.py": "tests/testing/test_properties.py",
-    "zoo/testing/method_under_test.py": "tests/testing/test_properties.py",
     "zoo/testing/persistence.py": "tests/testing/test_properties.py",
     "zoo/testing/property_list.py": "tests/testing/test_properties.py",
     "zoo/testing/purity.py": "tests/testing/test_properties.py",
