@@ -25,7 +25,8 @@ def _content(path: str, year: object, text: str) -> str:
     return f"# Title: {title}\n\n## Author: {author}\n\n## Year: {year}\n\n-------\n\n{text}\n\n"
 
 
-PATHS = [f"Author {i % 7}/Book {i}: é.md" for i in range(400)]
+# The name of an author may begin with that of another, and a space comes before a slash.
+PATHS = [f"Author {i % 7}{' Junior' * (i % 2)}/Book {i}: é.md" for i in range(400)]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_books_are_made_from_a_commit(home: Path, repository: tuple[Path, str]) 
     assert sorted(path.name for path in folder.iterdir()) == sorted(known_corpora.KNOWN["classic-books"].files)
     assert [path.name for path in home.iterdir()] == ["classic-books"]  # nothing is left of the work
     expected = _expected()
-    assert min(map(len, expected.values())) > 2
+    assert min(map(len, expected.values())) > 1
     for i in range(4):
         table = pq.read_table(folder / f"train-0000{i}-of-00004.parquet")
         assert table.column("text").to_pylist() == expected["train"][i::4]
