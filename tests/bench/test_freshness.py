@@ -26,6 +26,7 @@ def test_a_corpus_is_identified_by_all_that_it_is_read_with(tmp_path: Path) -> N
     defaults = {
         "data.format": "auto",
         "data.text_key": "text",
+        "data.skip_bad": False,
         "data.length": 16,
         "data.cache": str(tmp_path / "cache"),
     }

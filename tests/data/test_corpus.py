@@ -9,12 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from helpers.whole_corpus import Read, read_corpus
 
 from zoo.catalogue import settings_list
-from zoo.data import corpus, documents, packed_files, readers, survey
+from zoo.data import documents, packed_files, readers
 from zoo.data.documents import Document, File
 from zoo.errors import DataError
 
@@ -49,27 +49,6 @@ def _folder(folder: Path, texts: dict[str, str]) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return folder
-
-
-class Read(NamedTuple):
-    """A corpus with all its texts, as only a test holds it."""
-
-    splits: dict[str, tuple[str, ...]]
-    fingerprint: str
-    notes: tuple[str, ...]
-
-
-def read_corpus(given: str = "sotu", format: str = "auto", text_key: str = "text") -> Read:
-    opened = corpus.open_corpus(corpus.Reading(given, format, text_key))
-    found = survey.make_survey(opened)
-    texts: dict[str, list[str]] = {split: [] for split in SPLITS}
-    for split, document in found.documents(opened):
-        texts[SPLITS[split]].append(document.text)
-    for split in SPLITS:
-        assert found.counts[split].documents == len(texts[split])
-        assert found.counts[split].characters == sum(map(len, texts[split]))
-        assert found.counts[split].bytes == sum(len(text.encode()) for text in texts[split])
-    return Read({split: tuple(texts[split]) for split in SPLITS}, found.fingerprint, opened.notes)
 
 
 def _all(read: Read) -> list[str]:

@@ -17,9 +17,9 @@ from zoo.data.manifest import is_prepared, read_manifest
 from zoo.data.mixture import shares
 from zoo.data.prepare import Choice, prepared
 from zoo.data.prepared import Prepared
+from zoo.data.sentencepiece_model import SAMPLE, SEGMENT, train
 from zoo.data.survey import Survey, surveyed
 from zoo.data.tokenizer import TRAINED, open_tokenizer, padding
-from zoo.data.sentencepiece_model import SAMPLE, SEGMENT, train
 from zoo.errors import DataError
 from zoo.system.files import replace_file
 from zoo.system.regular_files import possible
@@ -43,7 +43,9 @@ def open_parts(corpus: str | Weights, reading: Reading, choice: Choice, store: C
     readings = [dataclasses.replace(reading, corpus=name) for name in parts]
     if choice.spec == TRAINED and len(parts) > 1:
         choice = Choice(str(store.with_folder(lambda cache: _common_tokenizer(readings, parts, choice, cache))))
-    opened = [Part(open_one(each, choice, store, pad), share) for each, share in zip(readings, parts.values(), strict=True)]
+    opened = [
+        Part(open_one(each, choice, store, pad), share) for each, share in zip(readings, parts.values(), strict=True)
+    ]
     if len({part.prepared.tokenizer.identity for part in opened}) > 1:
         raise DataError("the corpora of data.corpus are prepared with several tokenizers: set data.tokenizer to one")
     return opened
@@ -73,7 +75,9 @@ def _checked(opened: Prepared, choice: Choice) -> Prepared:
     """Refuse a folder whose vocabulary is not the one that a model would be built and counted for."""
     size, folder = opened.tokenizer.vocab_size, opened.folder
     if choice.spec == TRAINED and opened.manifest.choice != TRAINED:
-        raise DataError(f"{folder} was prepared with another tokenizer: set data.tokenizer to {opened.manifest.choice!r}")
+        raise DataError(
+            f"{folder} was prepared with another tokenizer: set data.tokenizer to {opened.manifest.choice!r}"
+        )
     if choice.spec == TRAINED and size != choice.vocab_size:
         raise DataError(f"{folder} was prepared with a vocabulary of {size}: set data.vocab_size to {size}")
     if choice.spec != TRAINED and open_tokenizer(choice.spec).identity != opened.manifest.identity:

@@ -23,12 +23,20 @@ from zoo.data.cache import held
 from zoo.data.corpus import SPLITS, Corpus
 from zoo.data.encoding import chunks, encode_all
 from zoo.data.finish import finish
-from zoo.data.manifest import TOKENIZER, Manifest, damaged_shards, is_prepared, own_tokenizer, read_manifest, write_manifest
+from zoo.data.manifest import (
+    TOKENIZER,
+    Manifest,
+    damaged_shards,
+    is_prepared,
+    own_tokenizer,
+    read_manifest,
+    write_manifest,
+)
 from zoo.data.progress import progress
+from zoo.data.sentencepiece_model import SAMPLE, SETTINGS, train
 from zoo.data.shards import RowWriter, token_type
 from zoo.data.survey import Survey, surveyed
 from zoo.data.tokenizer import TRAINED, open_tokenizer
-from zoo.data.sentencepiece_model import SAMPLE, SETTINGS, train
 from zoo.errors import DataError
 from zoo.system.files import replace_file, sync_folder
 from zoo.system.regular_files import parse_object, read_regular
