@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 import gin
@@ -85,7 +86,7 @@ def data(
 class Evaluation(NamedTuple):
     """What is evaluated of one corpus."""
 
-    name: str
+    name: str  # short, and no other has it
     share: float  # in the mixture
     tokens: int  # that are predicted
     bytes: float  # of text that they are: bits per byte = the sum of −ln p / ln 2 / this
@@ -162,11 +163,12 @@ class Data:
     def evaluations(self, split: str) -> list[Evaluation]:
         """What is evaluated of each corpus that has this split."""
         found = []
-        for prepared, share in self.parts:
+        names = short_names([part.prepared.name for part in self.parts])
+        for (prepared, share), name in zip(self.parts, names, strict=True):
             stretches = prepared.evaluated(split, self.valid_tokens, self.length)
             tokens = sum(stop - start for start, stop in stretches)
             size = prepared.bytes(split, stretches)
-            found.append(Evaluation(prepared.name, share, tokens, size, self._batches(prepared, split, stretches)))
+            found.append(Evaluation(name, share, tokens, size, self._batches(prepared, split, stretches)))
         return found
 
     def _batches(self, prepared: Prepared, split: str, stretches: list[tuple[int, int]]) -> Iterator[Pass]:
@@ -201,3 +203,9 @@ class Data:
     def unigram_entropy(self, split: str) -> float:
         """Nats per token of a split if each came with its frequency in train: what a model must beat."""
         return sum(part.share * (part.prepared.split(split).unigram_entropy or 0.0) for part in self.parts)
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """The last parts of paths, unless two are equal."""
+    short = [PurePath(name).name or name for name in names]
+    return short if len(set(short)) == len(short) else list(names)
