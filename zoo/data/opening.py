@@ -15,7 +15,7 @@ from zoo.data.cache import Cache, held
 from zoo.data.corpus import SPLITS, Corpus, Reading, open_corpus
 from zoo.data.manifest import is_prepared, read_manifest
 from zoo.data.mixture import shares
-from zoo.data.prepare import Choice, prepared
+from zoo.data.prepare import Choice, prepared, prepared_folder
 from zoo.data.prepared import Prepared
 from zoo.data.sentencepiece_model import SAMPLE, SEGMENT, train
 from zoo.data.survey import Survey, surveyed
@@ -34,11 +34,22 @@ class Part(NamedTuple):
     share: float  # of the tokens that are trained on
 
 
-def open_parts(corpus: str | Weights, reading: Reading, choice: Choice, store: Cache, pad_vocab: int) -> list[Part]:
-    """The corpora that are trained on, prepared. Of `reading` everything holds but the corpus."""
+def open_parts(
+    corpus: str | Weights,
+    reading: Reading,
+    choice: Choice,
+    store: Cache,
+    pad_vocab: int,
+    into: Path | None = None,
+    workers: int | None = None,
+) -> list[Part]:
+    """The corpora that are trained on, prepared. Of `reading` everything holds but the corpus.
+
+    into: the folder of a single corpus, else one in the cache; workers: processes that encode, else one per core.
+    """
     pad = padding(choice.spec, pad_vocab)
     if isinstance(corpus, str):
-        return [Part(open_one(dataclasses.replace(reading, corpus=corpus), choice, store, pad), 1.0)]
+        return [Part(open_one(dataclasses.replace(reading, corpus=corpus), choice, store, pad, into, workers), 1.0)]
     parts = shares(corpus)
     readings = [dataclasses.replace(reading, corpus=name) for name in parts]
     if choice.spec == TRAINED and len(parts) > 1:
@@ -51,13 +62,21 @@ def open_parts(corpus: str | Weights, reading: Reading, choice: Choice, store: C
     return opened
 
 
-def open_one(reading: Reading, choice: Choice, store: Cache, pad: int = 1) -> Prepared:
+def open_one(
+    reading: Reading, choice: Choice, store: Cache, pad: int = 1, into: Path | None = None, workers: int | None = None
+) -> Prepared:
     """A corpus, prepared; or the prepared folder that it names."""
     if folder := named_folder(reading.corpus):
         return _checked(Prepared(folder, reading.corpus, pad), choice)
     corpus = open_corpus(reading)
-    folder = store.with_folder(lambda cache: prepared(corpus, choice, cache))
+    folder = store.with_folder(lambda cache: prepared(corpus, choice, cache, into, workers))
     return Prepared(folder, reading.corpus, pad)
+
+
+def cached_folder(reading: Reading, choice: Choice, store: Cache) -> Path | None:
+    """The folder of the cache that a corpus was prepared in, if it was, whatever became of it since."""
+    folder = prepared_folder(store.folder.expanduser().absolute(), open_corpus(reading), choice)
+    return folder if is_prepared(folder) else None
 
 
 def named_folder(corpus: str) -> Path | None:

@@ -65,7 +65,7 @@ class Choice:
 
 def prepared(corpus: Corpus, choice: Choice, cache: Path, into: Path | None = None, workers: int | None = None) -> Path:
     """The folder of the prepared corpus, in the cache or where it shall be; it is made unless it is there."""
-    folder = into or cache / "prepared" / folder_name(corpus, choice)
+    folder = into.absolute() if into else prepared_folder(cache, corpus, choice)
     if _is_current(folder, corpus, choice, may_write=False):
         return folder
     with held(folder.with_name(folder.name + ".lock"), corpus.name):
@@ -74,11 +74,11 @@ def prepared(corpus: Corpus, choice: Choice, cache: Path, into: Path | None = No
     return folder
 
 
-def folder_name(corpus: Corpus, choice: Choice) -> str:
+def prepared_folder(cache: Path, corpus: Corpus, choice: Choice) -> Path:
     """The same for the same place, read and encoded in the same way."""
     key = repr((asdict(corpus.reading), corpus.root, corpus.rule, choice.key()))
     word = "".join(c if c.isalnum() else "-" for c in Path(corpus.name).name)[:40]
-    return f"{word}-{hashlib.sha256(key.encode()).hexdigest()[:24]}"
+    return cache / "prepared" / f"{word}-{hashlib.sha256(key.encode()).hexdigest()[:24]}"
 
 
 def _is_current(folder: Path, corpus: Corpus, choice: Choice, may_write: bool) -> bool:
