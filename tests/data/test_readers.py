@@ -157,11 +157,11 @@ def test_what_is_broken_is_left_out_and_counted(tmp_path: Path) -> None:
 
 def test_a_corpus_says_what_was_left_out(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(BROKEN)
-    read = corpus.read_corpus(str(tmp_path / "a.jsonl"), skip_bad=True)
+    read = read_corpus(str(tmp_path / "a.jsonl"), skip_bad=True)
     assert sorted(text for texts in read.splits.values() for text in texts) == ["a", "b"]
     assert "left out 5 broken records or files, the first: " in read.notes[0]
     with pytest.raises(DataError, match="a.jsonl holds no text: left out 7 broken"):
-        corpus.read_corpus(str(tmp_path / "a.jsonl"), text_key="other", skip_bad=True)
+        read_corpus(str(tmp_path / "a.jsonl"), text_key="other", skip_bad=True)
 
 
 def test_what_cannot_be_read_at_all_is_not_skipped(tmp_path: Path) -> None:

@@ -173,9 +173,9 @@ def figures(memory: Memory, began: float, used: os.times_result, tokens: int) ->
 JOBS = {"ours": ours, "theirs": theirs, "start": start}
 
 
-def measured(job: str, text: Path, folder: Path, vocab: int) -> dict[str, float]:
+def measured(python: str, job: str, text: Path, folder: Path, vocab: int) -> dict[str, float]:
     command = [
-        sys.executable,
+        python,
         __file__,
         "--job",
         job,
