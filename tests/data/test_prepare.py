@@ -76,6 +76,20 @@ def test_what_is_prepared_is_not_touched_again(tmp_path: Path, monkeypatch: pyte
     assert {file: file.stat().st_mtime_ns for file in first.folder.iterdir()} == before
 
 
+def test_what_is_prepared_can_be_read_where_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path)
+    first = make(path, tmp_path / "cache")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("zoo.data.prepare.held", refuse)
+    monkeypatch.setattr("zoo.data.manifest.replace_file", refuse)
+    assert row(make(path, tmp_path / "cache"), "valid") == row(first, "valid")
+
+
 def test_a_source_with_another_time_is_read_and_one_with_another_text_prepared_again(tmp_path: Path) -> None:
     path, cache = write(tmp_path), tmp_path / "cache"
     first = make(path, cache)

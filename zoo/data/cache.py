@@ -45,12 +45,12 @@ class Cache:
     def with_folder(self, make: Callable[[Path], Made]) -> Made:
         """What `make` does with the folder, or with a temporary one where nobody chose a folder and this one fails."""
         try:
-            return make(self.folder.expanduser().absolute())
-        except (OSError, RuntimeError) as error:  # the latter where there is no home folder
-            reason = getattr(error, "strerror", None) or error
-            is_full = getattr(error, "errno", None) in FULL
-            problem = f"the cache folder {self.folder} cannot be written ({reason})"
-            remedy = "set data.cache or $ZOO_CACHE to another one"
+            return make(self.path())
+        except OSError as error:
+            is_full = error.errno in FULL
+            place = self.folder if error.filename is None else error.filename
+            problem = f"{place} cannot be written ({error.strerror or error})"
+            remedy = "set data.cache or $ZOO_CACHE to another folder"
             if is_full:
                 raise DataError(f"{problem}: make room, and the same command goes on; or {remedy}") from error
             if self.chosen:
@@ -61,6 +61,13 @@ class Cache:
             raise DataError(f"{problem}, nor any temporary folder: {remedy}") from error
         self.notes.append(f"{problem}, so each run prepares its data anew: {remedy}")
         return self.with_folder(make)
+
+    def path(self) -> Path:
+        """The folder, wherever the process stands; an `OSError` where there is no home folder to look in."""
+        try:
+            return self.folder.expanduser().absolute()
+        except RuntimeError as error:
+            raise OSError(errno.ENOENT, "there is no home folder", str(self.folder)) from error
 
 
 @contextlib.contextmanager

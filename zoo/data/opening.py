@@ -75,7 +75,10 @@ def open_one(
 
 def cached_folder(reading: Reading, choice: Choice, store: Cache) -> Path | None:
     """The folder of the cache that a corpus was prepared in, if it was, whatever became of it since."""
-    folder = prepared_folder(store.folder.expanduser().absolute(), open_corpus(reading), choice)
+    try:
+        folder = prepared_folder(store.path(), open_corpus(reading), choice)
+    except OSError:
+        return None
     return folder if is_prepared(folder) else None
 
 
