@@ -7,8 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.hub_files import LINES, hub_rows
+from helpers.whole_corpus import read_corpus
 
-from zoo.data import classic_books, corpus, fetch, known_corpora
+from zoo.data import classic_books, fetch, known_corpora
 from zoo.data.classic_books import parse_book, split_of
 from zoo.data.known_corpora import FileOfCorpus, file_of_corpus
 from zoo.errors import DataError
@@ -74,7 +75,7 @@ def test_books_are_made_from_a_commit(home: Path, repository: tuple[Path, str]) 
         table = pq.read_table(folder / f"train-0000{i}-of-00004.parquet")
         assert table.column("text").to_pylist() == expected["train"][i::4]
         assert table.schema.names == ["title", "author", "year", "text"]
-    read = corpus.read_corpus("classic-books")
+    read = read_corpus("classic-books")
     assert {split: sorted(texts) for split, texts in read.splits.items()} == {
         split: sorted(texts) for split, texts in expected.items()
     }
@@ -118,7 +119,7 @@ def test_where_there_is_no_network_it_says_what_to_do(home: Path, monkeypatch: p
     with pytest.raises(
         DataError, match=r"classic-books is not in .*: fetch it with zoo-data get classic-books; or set"
     ):
-        corpus.read_corpus("classic-books")
+        read_corpus("classic-books")
     monkeypatch.setenv("PATH", "")
     with pytest.raises(DataError, match="there is no git on this computer"):
         fetch.fetch("classic-books", str(home))
@@ -144,7 +145,7 @@ def test_wikitext_is_made_of_the_rows_of_the_hub(home: Path, tmp_path: Path, mon
     folder, notes = fetch.fetch("wikitext-2", str(tmp_path / "wikitext-2-raw-v1"))
     assert (folder / "valid.txt").read_text() == "".join([*LINES, " validation \n"])
     assert "not the texts" in notes[0]
-    assert corpus.read_corpus("wikitext-2").splits["test"] == ("".join([*LINES, " test \n"]),)
+    assert read_corpus("wikitext-2").splits["test"] == ("".join([*LINES, " test \n"]),)
 
 
 def test_a_copy_under_its_old_name_counts(home: Path) -> None:

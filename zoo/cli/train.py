@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import logging
 import os
 import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from zoo.cli.arguments import GinParser, failed
 from zoo.cli.output import outlast_readers
-from zoo.cli.printing import PrintableFormatter, warn
+from zoo.cli.printing import shown_log, warn
 from zoo.system.process import prepare_process
 from zoo.training.signals import end_with_bench
 
@@ -127,7 +125,7 @@ def _train(arguments: argparse.Namespace) -> int:
     if not arguments.gin:
         _say("no --gin: this trains the baseline")
     over_before = _is_over(folder)
-    with _log_shown():
+    with shown_log(PROGRAM, _first()):
         summary = run(loaded, folder, allow_leak=arguments.allow_leak)
     if not _first():
         return 128 + summary.signal if summary.signal else 0
@@ -142,22 +140,6 @@ def _train(arguments: argparse.Namespace) -> int:
     if summary.status == "leaks":
         _say(f"stopped at step {summary.steps:,}, as its figures mean nothing: {summary.alarm}")
     return 0
-
-
-@contextlib.contextmanager
-def _log_shown() -> Iterator[None]:
-    """Show what the core logs: what takes a while before the first line of a run."""
-    log, handler = logging.getLogger("zoo"), logging.StreamHandler()
-    handler.setFormatter(PrintableFormatter(f"{PROGRAM}: %(message)s"))
-    if _first():
-        log.addHandler(handler)
-    before = log.level
-    log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
-        log.removeHandler(handler)
 
 
 def _is_over(folder: Path) -> bool:

@@ -74,9 +74,9 @@ class Session:
         return self.failure if self.ranks.size == 1 else self.agreed_failure
 
     def batches(self) -> list[tuple[Tensor, Tensor]]:
-        """The inputs and targets (B, T) of one step, a pair for each accumulation."""
+        """The inputs and targets (B, T) of one step: a pair for each pass of each accumulation."""
         blocks = [next(self.reader).to(self.ranks.device, non_blocking=True) for _ in range(self.settings.accumulate)]
-        return [(block[:, :-1], block[:, 1:]) for block in blocks]
+        return [each for block in blocks for each in self.data.passes(block[:, :-1], block[:, 1:])]
 
     @property
     def precision(self) -> str:

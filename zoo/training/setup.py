@@ -42,6 +42,7 @@ def open_session(
     _deterministic(ranks.device)
     data, model = _build(config, settings, ranks, folder)
     warnings = _check_declared(config, model, allow_leak)
+    _check_borders(config, model, data)
     warnings += memory_check.check_step(model, data, settings, str(ranks.device))
     saved, messages = _checkpoint(config, settings, model, ranks, folder / "checkpoints")
     session = new_session(settings, ranks, folder, data, model)
@@ -72,10 +73,11 @@ def opening(config: Config, session: Session) -> tuple[str, str]:
     data, ranks = session.data, session.ranks
     methods = " + ".join(method.name for method in config.plugins) or "baseline"
     device = device_name(str(ranks.device)) + (f" × {ranks.size}" if ranks.size > 1 else "")
+    validated = sum(each.tokens for each in data.evaluations("valid"))
     steps = f"{session.steps:,} steps of {session.tokens_per_step:,} tokens"
     return (
         f"{methods}: {session.model.num_parameters():,} parameters, {device}, {session.precision}; folder {session.folder}",
-        f"{data.name}: {data.tokens('train'):,} tokens to train on, {data.tokens('valid'):,} to validate on; {steps}",
+        f"{data.name}: {data.tokens('train'):,} tokens to train on, {validated:,} to validate on; {steps}",
     )
 
 
@@ -117,6 +119,17 @@ def _check_declared(config: Config, model: LanguageModel, allow_leak: bool) -> l
         method.name for method in config.plugins if not all(part.deterministic for part in model.parts(method.slot))
     ]
     return messages + [f"{name} draws new random numbers at every pass, also in validation" for name in drawing]
+
+
+def _check_borders(config: Config, model: LanguageModel, data: Data) -> None:
+    """Refuse to keep documents apart in a model that would see what a row is filled up with."""
+    if data.cross_documents:
+        return
+    if leaking := non_causal_methods(config, model):
+        raise RunError(
+            f"{' and '.join(leaking)} lets a token see later ones, so documents cannot be kept apart:"
+            " set data.cross_documents = True"
+        )
 
 
 def _check_seen(config: Config, session: Session, allow_leak: bool) -> list[str]:

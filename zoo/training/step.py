@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from zoo.kernels.cross_entropy import IGNORED
 from zoo.system.memory import peak_memory
 from zoo.training.activations import activations, is_due
 from zoo.training.nonfinite import first_nonfinite
@@ -53,6 +54,7 @@ def train_step(session: Session) -> None:
 def backward(session: Session, batches: list[tuple[Tensor, Tensor]]) -> tuple[list[Any], float]:
     """Leave the mean gradient in the parameters; return the random state before each part, and the mean loss."""
     random_states, total, count = [], torch.zeros((), device=session.ranks.device), len(batches)
+    shares = _shares(session, batches)
     for index, (tokens, targets) in enumerate(batches):
         random_states.append(_random_states(session.ranks.device))
         # Ranks exchange gradients once a step, with the last part.
@@ -60,9 +62,18 @@ def backward(session: Session, batches: list[tuple[Tensor, Tensor]]) -> tuple[li
         with session.replica.no_sync() if waits else contextlib.nullcontext():  # type: ignore[operator]
             with session.autocast():
                 loss = session.replica(tokens, targets=targets, reduction="mean")
-            (loss / count if count > 1 else loss).backward()
+            loss = loss if shares is None else loss * shares[index]
+            (loss / session.settings.accumulate if session.settings.accumulate > 1 else loss).backward()
         total += loss.detach()
-    return random_states, total.item() / count
+    return random_states, total.item() / session.settings.accumulate
+
+
+def _shares(session: Session, batches: list[tuple[Tensor, Tensor]]) -> list[float] | None:
+    """The part of a batch's targets that each pass has; None where a pass has all of them."""
+    if len(batches) == session.settings.accumulate:
+        return None
+    whole = session.data.batch_size * session.data.length
+    return [(targets != IGNORED).sum().item() / whole for _, targets in batches]
 
 
 def _random_states(device: torch.device) -> tuple[Tensor, Tensor | None]:
