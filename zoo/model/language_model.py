@@ -57,8 +57,12 @@ class LanguageModel(CausalLM):
         target_mask: Tensor | None = None,
         reduction: Literal["sum", "mean"] = "sum",
         return_logits: bool = False,
+        z_loss: float = 0.0,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Logits (B, T, V); with targets the loss. Padding is at the end of a row, where a causal model does not see it."""
+        """Logits (B, T, V); with targets the loss. Padding is at the end of a row, where a causal model does not see it.
+
+        `z_loss` is the weight in it of the squared log-sum of a token's logits.
+        """
         if seqs_layout is not None and seqs_layout.packed:
             raise ValueError("this model takes a batch of rows, not a packed batch: unpack it first")
         hidden = self.hidden(seqs, state_bag)
@@ -68,7 +72,7 @@ class LanguageModel(CausalLM):
             raise ValueError("no label smoothing here: a smoothed loss is not the likelihood that arms are compared by")
         if target_mask is not None:
             targets = targets.masked_fill(~target_mask, -100)
-        loss = linear_cross_entropy(hidden, self.output_weight(), targets, reduction)
+        loss = linear_cross_entropy(hidden, self.output_weight(), targets, reduction, z_loss)
         return (loss, F.linear(hidden, self.output_weight())) if return_logits else loss
 
     def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
@@ -130,6 +134,10 @@ class LanguageModel(CausalLM):
         block = self.layers[index]
         assert isinstance(block, Block)
         return block
+
+    def vocabulary_parameters(self) -> list[nn.Parameter]:
+        """What has a row per token of the vocabulary: the embedding, and the output projection where it is another one."""
+        return [self.embed.weight] if self.output is None else [self.embed.weight, self.output]
 
     def _residual(self, index: int) -> Residual:
         return self._block(index).residual
