@@ -62,7 +62,8 @@ ANY = {"model.seed"}  # any integer is a seed there
 @pytest.mark.parametrize("key", sorted(set(numeric()) - ANY))
 def test_every_number_has_its_bounds(key: str) -> None:
     name = key.partition(".")[0]
-    sentence = refusal(f"{key} = -1" if key != "train.betas" else "train.betas = (0.9, -1.0)", name=name)
+    wrong = {"train.betas": "(0.9, -1.0)", "train.budgets": "(-1.0, 1.0)"}.get(key, "-1")
+    sentence = refusal(f"{key} = {wrong}", name=name)
     assert sentence.startswith(f"--set '{key} = ") and f": {key} = " in sentence
 
 

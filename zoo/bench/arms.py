@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from zoo.bench.suite import Host, Suite
@@ -81,8 +81,13 @@ def text_of(values: Mapping[str, Any]) -> str:
     return HEADER + "".join(f"{key} = {render(values[key])}\n" for key in sorted(values))
 
 
-def arms_of(files: Sequence[str], bindings: Sequence[str], suite: Suite, host: Host | None) -> list[Arm]:
-    """The baselines of the method that these files make, then the method. Without a host it is as the files say."""
+def arms_of(
+    files: Sequence[str], bindings: Sequence[str], suite: Suite, host: Host | None, label: str = ""
+) -> list[Arm]:
+    """The baselines of the method that these files make, then the method. Without a host it is as the files say.
+
+    `label` is the method's name where it has settings of its own.
+    """
     host_binding = [f"model.parallel = {host == 'parallel'}"] if host else []
     loaded = load_config(files, [*bindings, *host_binding])
     length, vocab_size = loaded.get("data.length"), configured_size({**loaded.defaults, **loaded.values})
@@ -95,7 +100,8 @@ def arms_of(files: Sequence[str], bindings: Sequence[str], suite: Suite, host: H
     arms = list({arm.id: arm for arm in reversed(baselines.values())}.values())
     if loaded.plugins:
         matched: dict[str, str] = {kind: arm.id for kind, arm in baselines.items()}
-        arms.append(_method(loaded, build, values, defaults, length, host, matched))
+        method = _method(loaded, build, values, defaults, length, host, matched)
+        arms.append(replace(method, name=label) if label else method)
     return arms
 
 

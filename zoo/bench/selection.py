@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zoo.bench.arms import Arm, arms_of
+from zoo.bench.method_names import parse_name
 from zoo.bench.suite import Suite
 from zoo.config.configuration import Config
 from zoo.config.gin_files import find_gin_file
@@ -26,9 +27,9 @@ def select_arms(
     arms: dict[str, Arm] = {}
     for host in suite.hosts if has_hosts else (None,):
         for name in (suite.methods if methods is None else methods) or ("",):
-            method = [part for part in name.split("+") if part]
             try:
-                of_method = arms_of([*files, *method], bindings, suite, host)
+                named = parse_name(name)
+                of_method = arms_of([*files, *named.files], [*bindings, *named.bindings], suite, host, named.label)
             except ZooError as error:
                 if not name:
                     raise

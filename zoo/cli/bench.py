@@ -26,6 +26,7 @@ examples:
   zoo-bench --suite v1 --plan                           what a suite will run, and how long it should take
   zoo-bench --suite v1 --jobs 2                         run it, two at a time; the same command again resumes it
   zoo-bench --suite v1 --methods ONE,OTHER              some of its methods
+  zoo-bench --methods 'wr_8_2(n=2),wr_8_2(n=6)'         one method with several settings
   zoo-report bench                                      the report again, from the store
 """
 
@@ -118,9 +119,10 @@ def bindings(options: argparse.Namespace) -> list[str]:
 
 def listed(flag: str, text: str) -> tuple[str, ...]:
     """The parts of a flag's value, which commas separate."""
+    from zoo.bench.method_names import split
     from zoo.errors import ZooError
 
-    parts = tuple(part.strip() for part in text.split(","))
+    parts = tuple(part.strip() for part in split(text, ","))
     if not all(parts):
         raise ZooError(f"{flag} {text!r}: name one or several, with commas between them")
     return parts

@@ -50,7 +50,8 @@ class Config:
     @property
     def name(self) -> str:
         """What runs: the ids of the methods in the slots."""
-        return "+".join(dict.fromkeys(method.id for method in self.plugins)) or "baseline"
+        in_slots = [self.values.get(f"model.{slot}") for slot in SLOTS]
+        return "+".join(dict.fromkeys(_id(value) for value in in_slots if value)) or "baseline"
 
     def get(self, key: str) -> Any:
         """The value of "train.seed": as bound, else the default. A method is a Reference."""
@@ -101,3 +102,10 @@ class Config:
     def _must_be_current(self) -> None:
         if not is_active(self):
             raise RuntimeError("another configuration was loaded since: Gin holds one at a time")
+
+
+def _id(value: Any) -> str:
+    """The id of the method in a slot; of several that the layers take in turn, all of them."""
+    if isinstance(value, tuple):
+        return f"hybrid({', '.join('plain' if each is None else _id(each) for each in value)})"
+    return str(value.name.rpartition(".")[2])

@@ -16,7 +16,7 @@ import gin.config
 from zoo.config.checks import SLOTTED, Namespace, check, parameters
 from zoo.config.configuration import Config
 from zoo.config.gin_bridge import activate, core_configurables, import_configurables, register_method, reset_config
-from zoo.config.gin_files import GinReader, Statement, find_gin_file, gin_folders, read_binding
+from zoo.config.gin_files import GinReader, Statement, find_gin_file, gin_folders, leaves, read_binding
 from zoo.errors import ConfigError
 from zoo.plugins.finder import shadowed
 from zoo.plugins.registry import installed
@@ -36,7 +36,7 @@ def load_config(files: Sequence[str | Path], bindings: Sequence[str] = ()) -> Co
     known = Namespace({name: parameters(c) for name, c in core_configurables().items()}, registry)
     values, winners, warnings = check(statements, known)
 
-    in_slots = [values.get(f"{SLOTTED}.{slot}") for slot in SLOTS]
+    in_slots = dict.fromkeys(leaves([values.get(f"{SLOTTED}.{slot}") for slot in SLOTS]))
     config = Config(
         files=tuple(reader.texts.items()),
         given=given,

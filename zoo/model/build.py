@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import gin
 
@@ -13,6 +13,7 @@ from zoo.extension import Extension, HeadMixing, Layer, Residual, ScoreMixing, T
 from zoo.model import room
 from zoo.model.block import Block
 from zoo.model.extensions import build_extensions
+from zoo.model.hybrid import Hybrid
 from zoo.model.initialise import initialise
 from zoo.model.language_model import DEEPEST, WIDEST, LanguageModel
 from zoo.model.positions import NoPositions, Positions, Rotary
@@ -41,10 +42,10 @@ def model(
     rope_theta: float = 10000.0,
     norm_eps: float = 1e-5,
     init_std: float | None = None,
-    residual: Callable[..., Residual] | None = None,
-    score_mixing: Callable[..., ScoreMixing] | None = None,
-    temporal_mixing: Callable[..., TemporalMixing] | None = None,
-    head_mixing: Callable[..., HeadMixing] | None = None,
+    residual: Callable[..., Residual] | tuple[Callable[..., Residual] | None, ...] | None = None,
+    score_mixing: Callable[..., ScoreMixing] | tuple[Callable[..., ScoreMixing] | None, ...] | None = None,
+    temporal_mixing: Callable[..., TemporalMixing] | tuple[Callable[..., TemporalMixing] | None, ...] | None = None,
+    head_mixing: Callable[..., HeadMixing] | tuple[Callable[..., HeadMixing] | None, ...] | None = None,
     seed: int = 0,
 ) -> LanguageModel:
     """A language model. `depth` is the dial: width = depth · aspect, heads of width `aspect`, an FFN of 8/3 the width.
@@ -70,14 +71,15 @@ def model(
     rope_theta: the base of the rotary positions' wavelengths.
     norm_eps: what every RMSNorm adds to the mean square.
     init_std: the deviation of the first weights; None: 0.02 · √(768 / width).
-    residual: the method in the residual slot, as @residual.ID; None: the plain residual.
-    score_mixing: the method in the score-mixing slot, as @score_mixing.ID; None: plain attention.
-    temporal_mixing: the method in the temporal-mixing slot, as @temporal_mixing.ID; None: none.
-    head_mixing: the method in the head-mixing slot, as @head_mixing.ID; None: none.
+    residual: the method in the residual slot, as @residual.ID; several, for the layers in turn, as (@residual.ID, None); None:
+        the plain residual.
+    score_mixing: the method in the score-mixing slot, as @score_mixing.ID, or several in turn; None: plain attention.
+    temporal_mixing: the method in the temporal-mixing slot, as @temporal_mixing.ID, or several in turn; None: none.
+    head_mixing: the method in the head-mixing slot, as @head_mixing.ID, or several in turn; None: none.
     seed: the seed of the first weights; where it is not bound, a run takes `train.seed`.
     """
     given = locals()
-    methods: dict[str, Callable[..., Extension] | None] = {slot: given[slot] for slot in SLOTS}
+    methods: dict[str, Callable[..., Extension] | None] = {slot: _factory(slot, given[slot]) for slot in SLOTS}
     sizes = {"depth": depth, "aspect": aspect, "width": width, "ffn_dim": ffn_dim, "head_dim": head_dim}
     sizes |= {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "vocab_size": vocab_size, "max_length": max_length}
     _check_sizes(sizes)
@@ -125,6 +127,11 @@ def model(
 def _turns(extension: Extension) -> bool:
     """Whether it and every extension inside it leave a layer its rotary positions."""
     return all(module.rotary for module in extension.modules() if isinstance(module, Extension))
+
+
+def _factory(slot: str, methods: Any) -> Callable[..., Extension] | None:
+    """The factory of a slot's extensions, of one method or of several in turn."""
+    return Hybrid(slot, methods) if isinstance(methods, tuple) else methods
 
 
 def _check_sizes(sizes: Mapping[str, int | None]) -> None:

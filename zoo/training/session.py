@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +56,7 @@ class Session:
     agreed: int = 0  # the signal that every rank knows of
     failure: OSError | None = None  # the first rank's, while writing records
     agreed_failure: OSError | None = None  # the failure that every rank knows of
-    methods: Mapping[str, str] = field(default_factory=dict)  # slot → name of the method in it
+    methods: dict[str, str] = field(default_factory=dict)  # slot → name of the method in it
     window_seconds: float = 0.0  # of training since the last log
     window_tokens: int = 0
     watch: Watch = field(default_factory=Watch)  # of activations
