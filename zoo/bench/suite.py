@@ -19,7 +19,7 @@ Host = Literal["sequential", "parallel"]
 class Suite:
     """What a bench runs; size, corpus, tokens and the rest of the file hold for every arm.
 
-    methods: the names of Gin files; a combination joins them with +, and one may have settings of its own: wr_8_2(n=6).
+    methods: the names of Gin files; a combination joins them with +, and one may have settings of its own: NAME(n=6).
     hosts: the blocks to try every method in; `parallel` has attention and FFN side by side.
     seeds (at least 1): the number of seeds, 1, 2, … for every arm.
     lrs (above 0): multiples of `train.lr`, tried for every arm on its first seed.

@@ -165,6 +165,7 @@ def _plan(arms: Sequence[Arm], suite: Suite, launcher: Launcher, options: argpar
     from zoo.bench.store import Store
     from zoo.system.table import Table, counted, show
 
+    _show_recipe(options)
     with_corpus = _have_corpora(arms)
     results = Store(options.store).read()
     forecast = Forecast(arms, results.values(), launcher.cores)
@@ -182,6 +183,18 @@ def _plan(arms: Sequence[Arm], suite: Suite, launcher: Launcher, options: argpar
     if count := sum(map(len, unmeasured.values())):
         print(f"then the time and memory of {counted(count, 'arm')}, about half a minute each")
     return 0 if with_corpus else 2
+
+
+def _show_recipe(options: argparse.Namespace) -> None:
+    """Print what the laws of a recipe give to every arm, if there is one."""
+    from zoo.bench.selection import suite_file
+    from zoo.config.load import load_config
+    from zoo.system.table import show
+    from zoo.training.plan import plan_table
+
+    files = [*([suite_file(options.suite)] if options.suite else []), *options.gin]
+    if (loaded := load_config(files, bindings(options))).recipe:
+        show([plan_table(loaded)])
 
 
 def _have_corpora(arms: Sequence[Arm]) -> bool:

@@ -13,6 +13,7 @@ import gin
 import gin.config
 
 from zoo.config.gin_bridge import core_configurables, is_active, operative_bindings, unwrapped_error
+from zoo.config.recipe import Derivation
 from zoo.config.values import render, rendered
 from zoo.errors import ConfigError, SettingError, nearest
 from zoo.plugins.finder import MethodEntry
@@ -34,6 +35,7 @@ class Config:
     places: Mapping[str, str]  # "model.depth" → where it was bound; for what defaults.gin bound, nothing
     plugins: tuple[MethodEntry, ...]  # the methods in the slots
     warnings: tuple[str, ...]
+    recipe: tuple[Derivation, ...] = ()  # what the laws of the recipe gave, if there is one
 
     @property
     def text(self) -> str:

@@ -33,6 +33,7 @@ def model(
     head_dim: int | None = None,
     num_heads: int | None = None,
     num_kv_heads: int | None = None,
+    query_group: int | None = None,
     ffn_dim: int | None = None,
     parallel: bool = False,
     dropout: float = 0.0,
@@ -61,6 +62,8 @@ def model(
     head_dim (at least 1): the width of a head, an even number for rotary positions; None: `aspect`.
     num_heads (at least 1): the number of heads; None: width / head_dim.
     num_kv_heads (at least 1): the number of heads of keys and values, a divisor of `num_heads`; None: as many.
+    query_group (at least 1): how many heads of queries share keys and values, or as near to that as divides `num_heads`; it
+        stands for `num_kv_heads`. None: as that says.
     ffn_dim: the inner width of the FFN; None: 8/3 of the width, as a multiple of 16.
     parallel: let attention and FFN read the same input, side by side.
     dropout (from 0 to below 1): the part of the activations that training sets to zero.
@@ -81,7 +84,13 @@ def model(
     given = locals()
     methods: dict[str, Callable[..., Extension] | None] = {slot: _factory(slot, given[slot]) for slot in SLOTS}
     sizes = {"depth": depth, "aspect": aspect, "width": width, "ffn_dim": ffn_dim, "head_dim": head_dim}
-    sizes |= {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "vocab_size": vocab_size, "max_length": max_length}
+    sizes |= {
+        "num_heads": num_heads,
+        "num_kv_heads": num_kv_heads,
+        "query_group": query_group,
+        "vocab_size": vocab_size,
+        "max_length": max_length,
+    }
     _check_sizes(sizes)
     _check_numbers(dropout=dropout, rope_theta=rope_theta, norm_eps=norm_eps, init_std=init_std)
     width = depth * aspect if width is None else width
@@ -89,7 +98,7 @@ def model(
     _check_heads(width, aspect, head_dim, num_heads, num_kv_heads)
     head_dim = aspect if head_dim is None else head_dim
     num_heads = max(1, width // head_dim) if num_heads is None else num_heads
-    num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+    num_kv_heads = _kv_heads(num_heads, num_kv_heads, query_group)
     ffn_dim = max(16, round(width * 8 / 3 / 16) * 16) if ffn_dim is None else ffn_dim
     init_std = 0.02 * math.sqrt(768 / width) if init_std is None else init_std
     in_a_layer = width * (2 * (num_heads + num_kv_heads) * head_dim + 3 * ffn_dim)
@@ -163,6 +172,16 @@ def _check_heads(width: int, aspect: int, head_dim: int | None, heads: int | Non
     heads = max(1, width // (head_dim or aspect)) if heads is None else heads
     if kv_heads is not None and heads % kv_heads:
         raise SettingError("model.num_kv_heads", f" = {kv_heads} does not divide num_heads = {heads}")
+
+
+def _kv_heads(heads: int, kv_heads: int | None, group: int | None) -> int:
+    """The number of heads of keys and values, which may be given as the number of queries that share one."""
+    if group is None:
+        return heads if kv_heads is None else kv_heads
+    if kv_heads is not None:
+        raise SettingError("model.query_group", f" = {group} and model.num_kv_heads = {kv_heads} say the same: set one")
+    divisors = [size for size in range(1, heads + 1) if heads % size == 0]
+    return heads // min(divisors, key=lambda size: abs(math.log(size / group)))
 
 
 def _check_positions(positions: str, aspect: int, head_dim: int | None) -> None:
