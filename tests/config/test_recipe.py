@@ -121,5 +121,5 @@ def test_what_makes_no_sense_gets_a_sentence(binding: str, sentence: str) -> Non
 
 
 def test_rows_at_once_alone_says_what_it_lacks() -> None:
-    with pytest.raises(ConfigError, match=r"recipe\.tokens_per_parameter = None must be above 0"):
+    with pytest.raises(ConfigError, match=r"no effect without recipe\.tokens_per_parameter"):
         load_config([], ["recipe.rows_at_once = 4"])

@@ -36,6 +36,13 @@ class Recipe:
     tokens_per_parameter: float | None = None
     rows_at_once: int | None = None
 
+    def __post_init__(self) -> None:
+        tokens, rows = self.tokens_per_parameter, self.rows_at_once
+        check_setting(
+            "recipe.tokens_per_parameter", tokens, tokens is None or 0 < tokens < 1e6, "above 0 and below 1,000,000"
+        )
+        check_setting("recipe.rows_at_once", rows, rows is None or rows >= 1, "at least 1")
+
 
 class Derivation(NamedTuple):
     """A number of a recipe."""
@@ -119,14 +126,14 @@ class _Derivations:
         return self.values[key]
 
     def all(self) -> Derived:
-        per_parameter, rows_at_once = self.get(f"{NAME}.tokens_per_parameter"), self.get(f"{NAME}.rows_at_once")
-        fits = per_parameter is not None and 0 < per_parameter < 1e6
-        wanted = "above 0 and below 1,000,000: it turns the laws on"
-        check_setting(f"{NAME}.tokens_per_parameter", per_parameter, fits, wanted)
-        check_setting(f"{NAME}.rows_at_once", rows_at_once, rows_at_once is None or rows_at_once >= 1, "at least 1")
+        recipe = Recipe(self.get(f"{NAME}.tokens_per_parameter"), self.get(f"{NAME}.rows_at_once"))
+        if recipe.tokens_per_parameter is None:
+            raise SettingError(
+                f"{NAME}.rows_at_once", " has no effect without recipe.tokens_per_parameter: bind that too"
+            )
         parameters = self.sizes()
-        batch = self.batch(parameters, rows_at_once)
-        tokens = self.budget(parameters, per_parameter, batch)
+        batch = self.batch(parameters, recipe.rows_at_once)
+        tokens = self.budget(parameters, recipe.tokens_per_parameter, batch)
         self.rates(parameters, batch, tokens)
         values = {key: self.values[key] for key in sorted(self.values) if not key.startswith(f"{NAME}.")}
         return Derived(values, tuple(self.made))
