@@ -23,8 +23,8 @@ class Suite:
     hosts: the blocks to try every method in; `parallel` has attention and FFN side by side.
     seeds (at least 1): the number of seeds, 1, 2, … for every arm.
     lrs (above 0): multiples of `train.lr`, tried for every arm on its first seed.
-    baselines: what the plain block is matched in: nothing, parameters, FLOPs per token, or (`tokens`) as many FLOPs by
-        training longer.
+    baselines: what the plain block is matched in: nothing, parameters, FLOPs per token; or by training longer: as many FLOPs
+        (`tokens`), or as much time (`time`), for which the costs of a step must have been measured.
     costs: also measure time and memory of every arm's training step, in turns with the plain block's.
     margin (above 0): the smallest difference of losses that matters, in nats per token; None: the larger of 0.005 and what
         1 % of the tokens is worth to the plain block.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import signal
 import sys
@@ -52,6 +53,9 @@ def parser() -> argparse.ArgumentParser:
     )
     flags.add_argument("--again", action="store_true", help="run methods again whose code has changed since their runs")
     flags.add_argument(
+        "--costs", action="store_true", help="measure time and memory of every method's training step, and stop"
+    )
+    flags.add_argument(
         "--plan", action="store_true", help="print what would be run and how long it should take, and stop"
     )
     return flags
@@ -83,6 +87,7 @@ def _bench(options: argparse.Namespace) -> int:
     from zoo.bench.launch import LocalLauncher
     from zoo.bench.runner import run_bench
     from zoo.bench.selection import select_arms
+    from zoo.bench.step_costs import read_costs
     from zoo.bench.store import Store, note_suite
     from zoo.errors import ZooError
     from zoo.system.foreign_text import printable
@@ -92,8 +97,11 @@ def _bench(options: argparse.Namespace) -> int:
     if not options.gin and not options.suite and not options.methods:
         raise ZooError("name a method (--gin METHOD, see zoo-plugins) or a suite (--suite NAME)")
     methods = None if options.methods is None else listed("--methods", options.methods)
-    arms, suite = select_arms(options.suite, options.gin, bindings(options), methods)
     launcher = LocalLauncher(options.jobs)
+    if options.costs:
+        return _measure(options, methods, launcher)
+    costs = functools.partial(read_costs, options.store)
+    arms, suite = select_arms(options.suite, options.gin, bindings(options), methods, costs)
     if options.plan:
         return _plan(arms, suite, launcher, options)
     check_corpora(arms)
@@ -107,6 +115,21 @@ def _bench(options: argparse.Namespace) -> int:
         _report(store, arms)
     for failure in failures:
         print(printable(f"{PROGRAM}: {failure}"), file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _measure(options: argparse.Namespace, methods: Sequence[str] | None, launcher: Launcher) -> int:
+    """Measure the step costs of the methods that the store does not have; train nothing."""
+    from zoo.bench.measure_costs import measure_costs
+    from zoo.bench.selection import select_arms
+    from zoo.bench.store import Store
+
+    plain = "suite.baselines = ('none',)"  # what costs are compared with; a baseline matched in time needs them first
+    arms, _ = select_arms(options.suite, options.gin, [*bindings(options), plain], methods)
+    folder("--store", options.store)
+    store = Store(options.store)
+    with store.held():
+        failures = measure_costs(arms, store.folder, threads=launcher.cores, say=_say, again=options.again)
     return 1 if failures else 0
 
 
@@ -213,9 +236,8 @@ def _have_corpora(arms: Sequence[Arm]) -> bool:
 def _plan_row(forecast: ArmForecast, by_id: Mapping[str, Arm]) -> dict[str, str]:
     """A row of the plan, by column."""
     arm, seconds = forecast.arm, forecast.run.likely
-    off = [
-        f"{kind} {by_id[id].spent.off_by(arm.spent, kind):+.3%}" for kind, id in arm.baselines.items() if kind != "none"
-    ]
+    counted = {kind: id for kind, id in arm.baselines.items() if kind not in ("none", "time")}
+    off = [f"{kind} {by_id[id].spent.off_by(arm.spent, kind):+.3%}" for kind, id in counted.items()]
     return {
         "arm": arm.name,
         "match": arm.match,

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 COLOURS = {"better": "#2a7f3f", "worse": "#b3341f", "leaks": "#7a3fa0", "diverged": "#7a3fa0"}
 OTHER = "#666666"
 METHOD = "#1f6fb3"
-MATCHED = {"none": "-", "parameters": "--", "flops": ":", "tokens": "-."}  # how the line of such a baseline is drawn
+# How the line of such a baseline is drawn.
+MATCHED = {"none": "-", "parameters": "--", "flops": ":", "tokens": "-.", "time": (0, (5, 1, 1, 1, 1, 1))}
 COLUMNS = 4  # of panels
 LINE = 0.14  # inches for a line of small text
 
