@@ -184,6 +184,7 @@ def _plan(arms: Sequence[Arm], suite: Suite, launcher: Launcher, options: argpar
     """Print what would be run; the exit code says whether it could be run here."""
     from zoo.bench.forecast import Forecast, forecast_arms, total_seconds
     from zoo.bench.measure_costs import missing_costs
+    from zoo.bench.rate_curves import widened
     from zoo.bench.step_costs import read_costs
     from zoo.bench.store import Store
     from zoo.system.table import Table, counted, show
@@ -191,6 +192,7 @@ def _plan(arms: Sequence[Arm], suite: Suite, launcher: Launcher, options: argpar
     _show_recipe(options)
     with_corpus = _have_corpora(arms)
     results = Store(options.store).read()
+    suite = widened(arms, suite, results.values()) if with_corpus and suite.widenings else suite
     forecast = Forecast(arms, results.values(), launcher.cores)
     forecasts = forecast_arms(arms, suite, results, forecast, with_corpus)
     by_id = {arm.id: arm for arm in arms}
