@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal, get_args
 
 import gin
@@ -12,14 +13,16 @@ from zoo.errors import SettingError, check_setting
 from zoo.extension import Extension, HeadMixing, Layer, Residual, ScoreMixing, TemporalMixing
 from zoo.model import room
 from zoo.model.block import Block
+from zoo.model.completep import ScaledBlock, scaling
 from zoo.model.extensions import build_extensions
 from zoo.model.hybrid import Hybrid
-from zoo.model.initialise import initialise
-from zoo.model.language_model import DEEPEST, WIDEST, LanguageModel
+from zoo.model.initialise import Deviations, initialise
+from zoo.model.language_model import DEEPEST, WIDEST, LanguageModel, Scaling
 from zoo.model.positions import NoPositions, Positions, Rotary
 from zoo.slots import SLOTS
 
 Encoding = Literal["rotary", "none"]  # of positions
+Parametrization = Literal["standard", "completep"]
 
 
 @gin.register("model", module="zoo")
@@ -43,6 +46,9 @@ def model(
     rope_theta: float = 10000.0,
     norm_eps: float = 1e-5,
     init_std: float | None = None,
+    parametrization: Parametrization = "standard",
+    base_width: int | None = None,
+    base_depth: int | None = None,
     residual: Callable[..., Residual] | tuple[Callable[..., Residual] | None, ...] | None = None,
     score_mixing: Callable[..., ScoreMixing] | tuple[Callable[..., ScoreMixing] | None, ...] | None = None,
     temporal_mixing: Callable[..., TemporalMixing] | tuple[Callable[..., TemporalMixing] | None, ...] | None = None,
@@ -74,6 +80,9 @@ def model(
     rope_theta: the base of the rotary positions' wavelengths.
     norm_eps: what every RMSNorm adds to the mean square.
     init_std: the deviation of the first weights; None: 0.02 · √(768 / width).
+    parametrization: how settings carry over to other sizes: as they are, or by CompleteP from a base model's.
+    base_width (at least 1): the width of the model at which the settings were chosen, for CompleteP.
+    base_depth (at least 1): the depth of that model.
     residual: the method in the residual slot, as @residual.ID; several, for the layers in turn, as (@residual.ID, None); None:
         the plain residual.
     score_mixing: the method in the score-mixing slot, as @score_mixing.ID, or several in turn; None: plain attention.
@@ -88,6 +97,8 @@ def model(
         "num_heads": num_heads,
         "num_kv_heads": num_kv_heads,
         "query_group": query_group,
+        "base_width": base_width,
+        "base_depth": base_depth,
         "vocab_size": vocab_size,
         "max_length": max_length,
     }
@@ -100,7 +111,8 @@ def model(
     num_heads = max(1, width // head_dim) if num_heads is None else num_heads
     num_kv_heads = _kv_heads(num_heads, num_kv_heads, query_group)
     ffn_dim = max(16, round(width * 8 / 3 / 16) * 16) if ffn_dim is None else ffn_dim
-    init_std = 0.02 * math.sqrt(768 / width) if init_std is None else init_std
+    scale = scaling(width, depth, base_width, base_depth) if parametrization == "completep" else None
+    deviations = _deviations(width, depth, init_std, scale or Scaling())
     in_a_layer = width * (2 * (num_heads + num_kv_heads) * head_dim + 3 * ffn_dim)
     _check_room(depth * in_a_layer + vocab_size * width * (1 if tied else 2))
     layers = [
@@ -115,22 +127,30 @@ def model(
             max_length=max_length,
             parallel=parallel,
             norm_eps=norm_eps,
-            init_std=init_std,
+            init_std=deviations.hidden,
         )
         for index in range(depth)
     ]
     notes: list[str] = []
     extensions = build_extensions(methods, layers, seed, notes)
     turns: Positions = Rotary(head_dim, rope_theta) if positions == "rotary" else NoPositions()
+    make_block = Block if scale is None else partial(ScaledBlock, depth=scale.depth)
     blocks = []
     for layer in layers:
         of_layer = {slot: extensions[slot][layer.index] for slot in SLOTS}
         own = turns if all(map(_turns, of_layer.values())) else NoPositions()
-        blocks.append(Block(layer, of_layer, positions=own, qk_norm=qk_norm, dropout=dropout))
+        blocks.append(make_block(layer, of_layer, positions=own, qk_norm=qk_norm, dropout=dropout))
     built = LanguageModel(vocab_size, max_length, blocks, tied=tied, dropout=dropout, norm_eps=norm_eps)
     built.notes = tuple(notes)
-    initialise(built, init_std, seed)
+    built.scaling = scale or Scaling()
+    initialise(built, deviations, seed)
     return built
+
+
+def _deviations(width: int, depth: int, init_std: float | None, scale: Scaling) -> Deviations:
+    """The deviations of the first weights, by those of the base model."""
+    std = 0.02 * math.sqrt(768 * scale.width / width) if init_std is None else init_std
+    return Deviations.of_base(std, depth / scale.depth).narrowed(scale.width)
 
 
 def _turns(extension: Extension) -> bool:

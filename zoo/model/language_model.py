@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from fairseq2.nn import BatchLayout, IncrementalStateBag
 
 
+class Scaling(NamedTuple):
+    """How much larger a model is than the one whose settings it has."""
+
+    width: float = 1.0  # m_N
+    depth: float = 1.0  # m_L
+
+
 class LanguageModel(CausalLM):
     """Token embedding, blocks, final norm, output projection."""
 
@@ -40,6 +47,7 @@ class LanguageModel(CausalLM):
         self.norm = RMSNorm(width, norm_eps)
         self.output = None if tied else nn.Parameter(torch.empty(vocab_size, width))
         self.dropout = dropout
+        self.scaling = Scaling()
         self.checkpoint_activations = False
         self.notes: tuple[str, ...] = ()  # what its methods changed outside of it while they were built
         self.reads = frozenset[str]().union(*(e.reads for e in self.extensions()))
@@ -85,7 +93,7 @@ class LanguageModel(CausalLM):
         return linear_score(self.hidden(tokens), self.output_weight(), targets)
 
     def hidden(self, tokens: Tensor, state_bag: IncrementalStateBag | None = None) -> Tensor:
-        """The last hidden state (B, T, D), normed."""
+        """The last hidden state (B, T, D), normed, as the output projection takes it."""
         if state_bag is not None and self.refuses:
             raise ZooError(
                 f"{' and '.join(self.refuses)} cannot be decoded step by step: that would not give what the whole pass gives."
@@ -95,7 +103,11 @@ class LanguageModel(CausalLM):
         embedding = F.dropout(self.embed(tokens), self.dropout, self.training and self.dropout > 0)
         # Decoding is not compiled: every length is another graph.
         run = self._run_stack if state is None else self._stack
-        return self.norm(run(embedding, tokens, state))
+        return self._normed(run(embedding, tokens, state))
+
+    def _normed(self, stream: Tensor) -> Tensor:
+        normed: Tensor = self.norm(stream)
+        return normed if self.scaling.width == 1 else normed / self.scaling.width
 
     def _stack(self, embedding: Tensor, tokens: Tensor, state: State | None) -> Tensor:
         """The hidden state after all layers."""
@@ -187,7 +199,7 @@ class LanguageModel(CausalLM):
             with observed(block) as answers:
                 stream, history = self._step(block, stream, history, saving=False)
             yield from ((f"layer {number} {where}", quantity) for where, quantity in answers)
-        hidden = self.norm(self._closed(stream, None))
+        hidden = self._normed(self._closed(stream, None))
         yield "final norm", hidden
         if targets is not None:
             yield "loss", linear_cross_entropy(hidden, self.output_weight(), targets)

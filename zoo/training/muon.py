@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from zoo.errors import ConfigError
 from zoo.training.adamw import adamw_over
-from zoo.training.parameter_groups import is_hidden_matrix, parameter_groups
+from zoo.training.parameter_groups import NOT_SCALED, is_hidden_matrix, parameter_groups
 from zoo.training.undecorated import Undecorated, plain
 
 if TYPE_CHECKING:
@@ -59,6 +60,11 @@ class Joined:
 
 def make_muon(model: torch.nn.Module, settings: UpdateSettings) -> Joined:
     """Muon for hidden matrices without a hint; AdamW for embedding, output, norms, vectors, and what has a hint."""
+    if getattr(model, "scaling", NOT_SCALED) != NOT_SCALED:
+        raise ConfigError(
+            "train.optimizer = 'muon' scales its steps by the shape of a matrix, and model.parametrization = 'completep' is for"
+            " AdamW: leave one of them out"
+        )
     hidden = is_hidden_matrix(model)
     matrices = parameter_groups(model, settings, hidden)
     others = parameter_groups(model, settings, lambda parameter: not hidden(parameter))
