@@ -107,17 +107,21 @@ def test_the_kit_takes_a_hybrid(slot: str, ids: tuple[str | None, ...]) -> None:
         ("model.residual = (@residual.v1_m3, @residual.v1_m33)", r"v1_m33"),
         ("model.temporal_mixing = (@temporal_mixing.wr_1, None, None)", r"a pattern of 3 methods for 2 layers"),
         (
-            "model.temporal_mixing = (@temporal_mixing.wr_8_2, None)\ntemporal_mixing.wr_8_2.site = 'attention'\n"
-            "model.score_mixing = (None, @score_mixing.v4_m1)",
-            r"v4_m1 reads what lower layers attended with, but in layer 1 .* wr_8_2 stands in place of attention",
-        ),
-        (
             "model.temporal_mixing = (None, @temporal_mixing.wr_8_2)\ntemporal_mixing.wr_8_2.site = 'attention'\n"
             "model.residual = (@residual.v3_m1, None)",
-            r"v3_m1 .*wr_8_2",
+            r"v3_m1 runs earlier layers again .* wr_8_2 stands in place of attention in some layers",
         ),
     ],
 )
 def test_what_makes_no_sense_gets_a_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(ZooError, match=sentence):
         loaded(tmp_path, text).build("model", vocab_size=32, max_length=8)
+
+
+def test_a_method_in_attention_takes_turns_among_the_layers_that_attend(tmp_path: Path) -> None:
+    text = "model.temporal_mixing = (@temporal_mixing.wr_8_2, None)\ntemporal_mixing.wr_8_2.site = 'attention'\n"
+    text += "model.score_mixing = (@score_mixing.v4_m1, None)\nmodel.depth = 4"
+    built = loaded(tmp_path, text).build("model", vocab_size=32, max_length=8)
+    parts = built.parts("score_mixing")
+    assert [None if is_plain(part) else name_of(part) for part in parts] == [None, "v4_m1", None, None]
+    assert built(torch.zeros(1, 4, dtype=torch.int64)).isfinite().all()
