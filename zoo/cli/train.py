@@ -158,13 +158,12 @@ def _plan(loaded: Config) -> int:
     import functools
 
     from zoo.counting.flops import training_cost
+    from zoo.data.tokenizer import configured_size
     from zoo.system.table import show
     from zoo.training.plan import plan_table
 
-    length = loaded.get("data.length")
-    costs = training_cost(
-        functools.partial(loaded.build, "model", vocab_size=loaded.get("data.vocab_size"), max_length=length), length
-    )
+    length, vocab_size = loaded.get("data.length"), configured_size({**loaded.defaults, **loaded.values})
+    costs = training_cost(functools.partial(loaded.build, "model", vocab_size=vocab_size, max_length=length), length)
     table = plan_table(loaded)
     counted = (
         ("parameters", f"{costs.parameters:,}", "counted, embeddings and methods too"),
