@@ -84,12 +84,7 @@ def test_it_is_counted_layer_by_layer_and_matched(tmp_path: Path) -> None:
     ("slot", "ids"), [("temporal_mixing", ("wr_8_2", None)), ("residual", ("v1_m3", "skip_scalar"))]
 )
 def test_the_kit_takes_a_hybrid(slot: str, ids: tuple[str | None, ...]) -> None:
-    class Patterned(Hybrid):
-        def __call__(self, layer):  # type: ignore[no-untyped-def]
-            self.methods = self.methods[: layer.num_layers]  # the kit also builds a single layer
-            return super().__call__(layer)
-
-    hybrid = Patterned(slot, [None if id is None else method(slot, id) for id in ids])
+    hybrid = Hybrid(slot, [None if id is None else method(slot, id) for id in ids])
     report = check(hybrid, slot, only=["builds", "causal", "rows", "cached", "gradients"])
     assert report.ok, report
 

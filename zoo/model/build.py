@@ -91,7 +91,7 @@ def model(
     seed: the seed of the first weights; where it is not bound, a run takes `train.seed`.
     """
     given = locals()
-    methods: dict[str, Callable[..., Extension] | None] = {slot: _factory(slot, given[slot]) for slot in SLOTS}
+    methods: dict[str, Callable[..., Extension] | None] = {slot: _factory(slot, given[slot], depth) for slot in SLOTS}
     sizes = {"depth": depth, "aspect": aspect, "width": width, "ffn_dim": ffn_dim, "head_dim": head_dim}
     sizes |= {
         "num_heads": num_heads,
@@ -158,9 +158,16 @@ def _turns(extension: Extension) -> bool:
     return all(module.rotary for module in extension.modules() if isinstance(module, Extension))
 
 
-def _factory(slot: str, methods: Any) -> Callable[..., Extension] | None:
+def _factory(slot: str, methods: Any, depth: int) -> Callable[..., Extension] | None:
     """The factory of a slot's extensions, of one method or of several in turn."""
-    return Hybrid(slot, methods) if isinstance(methods, tuple) else methods
+    if not isinstance(methods, tuple):
+        return methods
+    if len(methods) > depth:
+        raise SettingError(
+            f"model.{slot}",
+            f" has a pattern of {len(methods)} methods for {depth} layers, so the last ones stand nowhere",
+        )
+    return Hybrid(slot, methods)
 
 
 def _check_sizes(sizes: Mapping[str, int | None]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from zoo.errors import SettingError
 from zoo.extension import SLOT_CLASSES, Extension, Layer, attach_name
 
 PLAIN = "plain"  # the name of a layer without a method
@@ -20,11 +19,6 @@ class Hybrid:
 
     def __call__(self, layer: Layer) -> Extension:
         """The extension of a layer, by its own method's name."""
-        if len(self.methods) > layer.num_layers:
-            raise SettingError(
-                f"model.{self.slot}",
-                f" has a pattern of {len(self.methods)} methods for {layer.num_layers} layers, so the last ones stand nowhere",
-            )
         method = self.methods[layer.index % len(self.methods)]
         if method is None:
             return SLOT_CLASSES[self.slot]()
