@@ -38,11 +38,11 @@ def test_settings_are_those_of_the_files_method() -> None:
 
 
 def test_one_method_stands_in_a_suite_several_times() -> None:
-    names = ("wr_8_2(n=2)", "wr_8_2(n=6)", "wr_8_2")
+    names = ("wr_8_2(n=5)", "wr_8_2(n=6)", "wr_8_2")
     arms, _ = select_arms(None, TINY, SUITE, names)
     methods = [arm for arm in arms if arm.match == "method"]
     assert [arm.name for arm in methods] == list(names)
-    assert [arm.values.get("temporal_mixing.wr_8_2.n") for arm in methods[:2]] == [2, 6]
+    assert [arm.values.get("temporal_mixing.wr_8_2.n") for arm in methods[:2]] == [5, 6]
     assert len({arm.id for arm in methods}) == 3
     assert [arm.name for arm in arms if arm.match == "none"] == ["baseline"]  # one for all of them
     assert all("temporal_mixing.wr_8_2.n" not in arm.values for arm in arms if arm.match != "method")
