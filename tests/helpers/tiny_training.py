@@ -76,7 +76,9 @@ class Model(nn.Module):
     def logits(self, tokens: Tensor) -> Tensor:
         return self.hidden(tokens) @ self.embed.weight.T
 
-    def forward(self, tokens: Tensor, targets: Tensor | None = None, reduction: str = "sum") -> Tensor:
+    def forward(
+        self, tokens: Tensor, targets: Tensor | None = None, reduction: str = "sum", z_loss: float = 0.0
+    ) -> Tensor:
         logits = self.logits(tokens)
         return (
             logits if targets is None else F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction=reduction)

@@ -9,12 +9,16 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from zoo.cli.arguments import GinParser, failed
+from zoo.cli.arguments import GinParser, ended_by_reader, failed
 from zoo.cli.output import outlast_readers
 from zoo.cli.printing import shown_log, warn
 from zoo.system.process import prepare_process
 from zoo.training.signals import end_with_bench
+
+if TYPE_CHECKING:
+    from zoo.config.configuration import Config
 
 PROGRAM = "zoo-train"
 EPILOG = """\
@@ -23,6 +27,7 @@ examples:
   zoo-train --gin METHOD                                a method, by the name of its Gin file
   zoo-train --gin METHOD --gin sizes/tiny               … in another size
   zoo-train --gin METHOD --set train.steps=500          … with another value
+  zoo-train --gin recipes/law --plan                    the numbers that follow from the model's size
   zoo-train --settings warmup                           what can be set, and what it means
   torchrun --nproc-per-node 2 --no-python zoo-train --gin METHOD --folder DIR
 
@@ -61,6 +66,9 @@ def parser() -> argparse.ArgumentParser:
         "--allow-leak",
         action="store_true",
         help="train a method that is declared or seen to leak later tokens, and stamp the run",
+    )
+    parser.add_argument(
+        "--plan", action="store_true", help="print the numbers of the run, each with its formula, and stop"
     )
     parser.add_argument(
         "--settings",
@@ -102,7 +110,6 @@ def show_settings(word: str) -> int:
     import shutil
 
     from zoo.catalogue.settings_list import chosen, lines
-    from zoo.cli.arguments import ended_by_reader, failed
     from zoo.errors import ZooError
 
     try:
@@ -121,6 +128,8 @@ def _train(arguments: argparse.Namespace) -> int:
     from zoo.training.trainer import run
 
     loaded = load_config(arguments.gin, arguments.set)
+    if arguments.plan:
+        return _plan(loaded)
     folder = arguments.run or default_folder(arguments.runs, loaded)
     if not arguments.gin:
         _say("no --gin: this trains the baseline")
@@ -139,6 +148,29 @@ def _train(arguments: argparse.Namespace) -> int:
         _say(f"diverged: {summary.blew_up}; {advice(summary)}")
     if summary.status == "leaks":
         _say(f"stopped at step {summary.steps:,}, as its figures mean nothing: {summary.alarm}")
+    return 0
+
+
+def _plan(loaded: Config) -> int:
+    """Print what would be trained, and how long."""
+    import functools
+
+    from zoo.counting.flops import training_cost
+    from zoo.data.tokenizer import configured_size
+    from zoo.system.table import show
+    from zoo.training.plan import plan_table
+
+    length, vocab_size = loaded.get("data.length"), configured_size({**loaded.defaults, **loaded.values})
+    costs = training_cost(functools.partial(loaded.build, "model", vocab_size=vocab_size, max_length=length), length)
+    table = plan_table(loaded)
+    counted = (
+        ("parameters", f"{costs.parameters:,}", "counted, embeddings and methods too"),
+        ("training FLOPs per token", f"{costs.flops:.4g}", "counted, forward and backward"),
+    )
+    try:
+        show([table._replace(rows=(*table.rows, *counted))])
+    except BrokenPipeError:
+        return ended_by_reader()
     return 0
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from zoo.training.session import Session
-from zoo.training.optimizer import learning_rate
+from zoo.training.schedules import learning_rate
 
 
 def train_step(session: Session) -> None:
@@ -61,7 +61,7 @@ def backward(session: Session, batches: list[tuple[Tensor, Tensor]]) -> tuple[li
         waits = session.ranks.size > 1 and index + 1 < count
         with session.replica.no_sync() if waits else contextlib.nullcontext():  # type: ignore[operator]
             with session.autocast():
-                loss = session.replica(tokens, targets=targets, reduction="mean")
+                loss = session.replica(tokens, targets=targets, reduction="mean", z_loss=session.settings.z_loss)
             loss = loss if shares is None else loss * shares[index]
             (loss / session.settings.accumulate if session.settings.accumulate > 1 else loss).backward()
         total += loss.detach()

@@ -26,6 +26,7 @@ def validate(session: Session) -> bool:
     state, settings = session.state, session.settings
     first_bad = math.isfinite(state.valid.get("loss", 0.0))  # the one before was good, or there was none
     state.valid, state.validated = figures, state.step
+    state.budgets += _budget(session, figures)
     if figures["loss"] < state.best - settings.min_delta:
         state.best, state.best_step, state.since_best = figures["loss"], state.step, 0
     else:
@@ -42,6 +43,21 @@ def validate(session: Session) -> bool:
             records.flush()
     session.bar.say(_line(session))
     return True
+
+
+def _budget(session: Session, figures: dict[str, float]) -> list[dict[str, float]]:
+    """What the run has come to, if a period ends with this step."""
+    state = session.state
+    return [
+        {
+            "multiple": period.multiple,
+            "step": state.step,
+            "tokens": state.tokens,
+            **{name: figures[name] for name in ("loss", "accuracy", "bits_per_byte")},
+        }
+        for period in session.periods
+        if period.end == state.step
+    ]
 
 
 def _tell_of_bad_loss(session: Session, first: bool) -> None:
