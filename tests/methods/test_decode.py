@@ -27,7 +27,7 @@ HOSTS = ["sequential", "parallel"]
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 # Chunk sizes: token by token; behind a prefill of 1, n and n + 1 tokens, where n = 4 is what methods keep by default.
 PLANS = [[1] * LENGTH, [1, 2, 5, 3], [4, 1, 5, 1], [5, 2, 4]]
-REFUSED = {"wr_8_log", "wr_9_log"}  # all of the catalogue that may refuse
+REFUSED = {"wr_8_log", "wr_8_1_log", "wr_9_log"}  # all of the catalogue that may refuse
 TABLES = {"v4_m1a", "v4_m1b", "v4_m1c", "v4_mc"}  # what has a weight for each position
 DECODED = [(slot, method) for slot, method in METHODS if method not in REFUSED]
 
