@@ -58,7 +58,7 @@ def test_the_summary_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_the_report_of_a_check(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    result = Result("causal", "no output depends on later tokens", "failed", told=NASTY, case=NASTY)
+    result = Result("causal", "no output depends on later tokens", "failed", detail=NASTY, case=NASTY)
     report = Report("v1_m3", "residual", NASTY, (result,))
     monkeypatch.setattr("zoo.testing.check", lambda *_, **__: report)
     assert plugins.main(["check", "v1_m3"]) == 1
@@ -66,7 +66,7 @@ def test_the_report_of_a_check(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert out.count(HARMLESS) == 3 and "\x1b" not in out
     assert plugins.main(["check", "v1_m3", "--json"]) == 1
     out = capsys.readouterr().out
-    assert json.loads(out)[0]["results"][0]["told"] == NASTY and "\x9b" not in out
+    assert json.loads(out)[0]["results"][0]["detail"] == NASTY and "\x9b" not in out
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(["check", "--all"], 1), (["matrix"], 0)])
