@@ -102,8 +102,11 @@ def _method(registry: Registry, entry: MethodEntry, size: sizes.Size, parameters
 def _forward_flops(build: Build, built: LanguageModel, length: int) -> float:
     """FLOPs per token, told from few layers, which is quicker than to count them all.
 
-    Without a history all layers cost the same; with one, layer m costs c0 + c1 m + c2 m², so three tell the rest.
+    Without a history all layers cost the same; with one, layer m costs c0 + c1 m + c2 m², so three tell the rest. Where
+    layers are of different kinds, as in a hybrid, all are counted.
     """
+    if len({tuple(type(block.extension(slot)) for slot in SLOTS) for block in built.layers}) > 1:
+        return sum(forward_flops(build, length))
     layer, depth = built.layers[0].layer, len(built.layers)
     few = partial(build, depth=3 if built.reads else 1, width=layer.width, head_dim=layer.head_dim)
     *layers, rest = forward_flops(few, length)

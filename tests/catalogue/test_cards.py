@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from helpers.small_sites import every_other
 
 from zoo.catalogue.cards import Card, card_of, parse_card, read_card
 from zoo.catalogue.describe import declared, describe
@@ -177,6 +178,12 @@ def test_the_index_counts_few_layers_and_knows_them_all(id: str) -> None:
     build = small.build(loaded(id))
     counted = sum(forward_flops(build, small.length))
     assert index()._forward_flops(build, skeleton(build), small.length) == pytest.approx(counted)
+
+
+def test_the_index_counts_all_layers_of_a_hybrid() -> None:
+    build = functools.partial(model, 64, 16, depth=5, width=16, head_dim=8, temporal_mixing=every_other)
+    counted = sum(forward_flops(build, 16))
+    assert index()._forward_flops(build, skeleton(build), 16) == counted
 
 
 def test_a_size_is_read_from_its_file() -> None:
