@@ -8,7 +8,8 @@ import numpy
 import pytest
 from scipy import stats
 
-from zoo.statistics.spread import mean_interval, median_interval, spread
+from zoo.statistics.difference import from_bound
+from zoo.statistics.spread import median_interval, spread
 from zoo.statistics.two_way import fit_two_way
 
 Y = numpy.array(
@@ -153,9 +154,10 @@ def test_the_interval_of_a_median_covers_it(n: int) -> None:
         assert low == 0
 
 
-def test_the_mean_of_one_arm() -> None:
+def test_the_mean_of_one_arm_against_a_bound() -> None:
     values = [0.7, 0.9, 0.4, 0.65]
-    theirs = stats.ttest_1samp(values, 0.5).confidence_interval(0.95)
-    assert mean_interval(values) == pytest.approx((0.6625, theirs.low, theirs.high))
+    ours, theirs = from_bound(values, 0.5), stats.ttest_1samp(values, 0.5)
+    assert (ours.mean, ours.p) == (pytest.approx(0.1625), pytest.approx(theirs.pvalue))
+    assert ours.high == pytest.approx(theirs.confidence_interval(0.95).high - 0.5)
     assert spread(values).deviation == pytest.approx(numpy.std(values, ddof=1))
-    assert math.isnan(mean_interval([1.0]).low) and math.isnan(spread([]).mean)
+    assert not from_bound([1.0], 0.5).known and math.isnan(spread([]).mean)

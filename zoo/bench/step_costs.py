@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zoo.bench.stats import median_interval
 from zoo.bench.time_stamps import believable
+from zoo.statistics.spread import median_interval
 from zoo.system.json_rows import Warn, check, records, warn
 
 FILE = "costs.jsonl"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-CONFIDENCE = 0.95
+from zoo.statistics.spread import CONFIDENCE, spread
+
 EQUIVALENCE = 0.90  # two one-sided tests at 5 %
 
 
@@ -65,3 +67,10 @@ class Difference:
         """Whether the whole 90 % interval lies within ± the margin: neither side can be larger (TOST at 5 %)."""
         low, high = self.interval(EQUIVALENCE)
         return margin > 0 and -margin <= low and high <= margin
+
+
+def from_bound(values: Sequence[float], bound: float) -> Difference:
+    """The mean of values less a number, by Student's t."""
+    n, mean, deviation = spread(values)
+    error = deviation / math.sqrt(n) if n > 1 else math.nan
+    return Difference(n=n, n_other=n, mean=mean - bound, error=error, degrees=n - 1.0)
