@@ -8,6 +8,7 @@ from typing import Literal
 
 from zoo.report.arm_results import ArmResults, Split, leaks
 from zoo.report.trained import did_not_train
+from zoo.report.verdict_words import DIVERGED, LEAKS, NOT_TRAINED
 from zoo.statistics.difference import Difference
 from zoo.statistics.two_way import TwoWay, fit_two_way
 
@@ -21,13 +22,16 @@ class FamilyModel:
     it is compared with its baseline alone.
     """
 
-    def __init__(self, arms: Iterable[ArmResults], split: Split, plain: ArmResults | None) -> None:
+    def __init__(self, arms: Iterable[ArmResults], split: Split, early: float = math.nan) -> None:
+        """`early` is the plain block's loss at a tenth of its tokens, which tells what did not train."""
         distinct = {_key(arm): arm for arm in arms}
-        sound = [arm for arm in distinct.values() if not (arm.diverged or leaks(arm) or did_not_train(arm, plain))]
+        self.void = {key: word for key, arm in distinct.items() if (word := void_verdict(arm, early))}
+        sound = [arm for key, arm in distinct.items() if key not in self.void]
         self.split = split
         self.arms = sound
         self._rows = {_key(arm): row for row, arm in enumerate(sound)}
         self._fits: dict[Measure, TwoWay] = {}
+        self._differences: dict[tuple[object, object, Measure], Difference] = {}
 
     def __contains__(self, arm: ArmResults) -> bool:
         return _key(arm) in self._rows
@@ -38,11 +42,29 @@ class FamilyModel:
             self._fits[measure] = fit_two_way(_table(self.arms, measure, self.split))
         return self._fits[measure]
 
+    def void_verdict(self, arm: ArmResults) -> str:
+        """Why the losses of an arm decide nothing; empty where they do."""
+        return self.void.get(_key(arm), "")
+
     def difference(self, one: ArmResults, other: ArmResults, measure: Measure = "loss") -> Difference:
         """One arm less another; of an arm that was left out, by both alone."""
-        if one in self and other in self:
-            return self.fit(measure).difference(self._rows[_key(one)], self._rows[_key(other)])
-        return fit_two_way(_table([one, other], measure, self.split)).difference(0, 1)
+        ours, theirs = _key(one), _key(other)
+        if (ours, theirs, measure) not in self._differences:
+            if ours in self._rows and theirs in self._rows:
+                difference = self.fit(measure).difference(self._rows[ours], self._rows[theirs])
+            else:
+                difference = fit_two_way(_table([one, other], measure, self.split)).difference(0, 1)
+            self._differences[ours, theirs, measure] = difference
+        return self._differences[ours, theirs, measure]
+
+
+def void_verdict(arm: ArmResults, early: float) -> str:
+    """Why the losses of an arm decide nothing: it leaks, diverged or did not train; empty where they do."""
+    if leaks(arm):
+        return LEAKS
+    if arm.diverged:
+        return DIVERGED
+    return NOT_TRAINED if did_not_train(arm, early) else ""
 
 
 def _key(arm: ArmResults) -> tuple[str, float]:

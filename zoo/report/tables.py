@@ -151,7 +151,7 @@ def disagreement_table(comparisons: Sequence[Comparison]) -> Table:
 
 def model_table(comparisons: Sequence[Comparison]) -> Table:
     """What the model of each family found: how far runs lie apart, how alike arms are in that, how alike seeds."""
-    models = {id(c.model): c for c in comparisons if c.model}
+    models = {id(c.model): c for c in comparisons if c.model and c.model.arms}
     rows = []
     for c in models.values():
         assert c.model is not None

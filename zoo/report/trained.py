@@ -12,10 +12,11 @@ from zoo.statistics.difference import from_bound
 TENTH = 0.1  # of the plain block's tokens
 
 
-def did_not_train(arm: ArmResults, plain: ArmResults | None) -> bool:
+def did_not_train(arm: ArmResults, early: float) -> bool:
     """Whether its validation loss is not clearly below the unigram entropy, or above the plain block's at a tenth of its tokens.
 
-    Clearly: the whole 95 % interval of its seeds; of one seed, its loss. What diverged is judged as that.
+    `early` is that loss of the plain block, NaN where it is not known. Clearly: the whole 95 % interval of the seeds; of one
+    seed, its loss. What diverged is judged as that.
     """
     losses = list(arm.losses("validation").values())
     if not losses or arm.diverged:
@@ -25,13 +26,13 @@ def did_not_train(arm: ArmResults, plain: ArmResults | None) -> bool:
         from_entropy = from_bound(losses, entropy)
         if (from_entropy.high if from_entropy.known else from_entropy.mean) >= 0:
             return True
-    early = early_loss(plain) if plain else math.nan
     return statistics.fmean(losses) > early  # false for NaN
 
 
-def early_loss(plain: ArmResults) -> float:
+def early_loss(plain: ArmResults | None) -> float:
     """The training loss of the plain block at a tenth of its tokens, mean over seeds; NaN where it logged nothing so early."""
-    losses = [loss for run in plain.finished if not math.isnan(loss := _loss_at(run, TENTH * run.budget))]
+    runs = plain.finished if plain else ()
+    losses = [loss for run in runs if not math.isnan(loss := _loss_at(run, TENTH * run.budget))]
     return statistics.fmean(losses) if losses else math.nan
 
 

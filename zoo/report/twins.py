@@ -39,6 +39,6 @@ def twins_among(arms: Iterable[ArmResults], notes: SuiteNotes) -> list[Twins]:
         for a in by_name.get(one, ()):
             for b in seconds.get((a.plain_arm, a.first.host), ()):
                 if pair := fair(a, b):
-                    alone = FamilyModel(pair, common_split(*pair), None).difference(*pair)
+                    alone = FamilyModel(pair, common_split(*pair)).difference(*pair)
                     pairs.append(Twins(first=one, second=other, host=a.first.host, difference=alone))
     return pairs

@@ -25,6 +25,7 @@ COLOURS = {
     DIVERGED: "#7a3fa0",
     LEAKS: "#7a3fa0",
 }
+VOID = (LEAKS, DIVERGED, NOT_TRAINED)  # what the losses do not decide
 DECIDED_BY_LOSS = (BETTER, SAME, OPEN, WORSE)  # in the order of columns
 
 

@@ -7,17 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from zoo.bench.store import NO_NOTES, Result, SuiteNotes
-from zoo.report.arm_results import ArmResults, Split, arms, common_split, fair, leaks
+from zoo.report.arm_results import ArmResults, Split, arms, common_split, fair
 from zoo.report.family_models import FamilyModel
 from zoo.report.margin import worth_of_compute
-from zoo.report.trained import did_not_train
-from zoo.report.verdict_words import BETTER, DIVERGED, LEAKS, NOT_TRAINED, OPEN, SAME, WORSE
+from zoo.report.trained import early_loss
+from zoo.report.verdict_words import BETTER, OPEN, SAME, VOID, WORSE
 from zoo.statistics.difference import Difference
 from zoo.statistics.dunnett import Question, adjusted_ps, critical_level
 from zoo.statistics.looks import LEVEL, look_at, planned_looks
 from zoo.statistics.power import detectable
-
-VOID = (LEAKS, DIVERGED, NOT_TRAINED)  # what the losses do not decide
 
 
 class Comparison(NamedTuple):
@@ -138,8 +136,12 @@ def _modelled(comparisons: Sequence[Comparison], notes: SuiteNotes) -> list[Comp
     places: dict[tuple[str, ...], list[Comparison]] = {}
     for c in comparisons:
         places.setdefault((*c.place, c.split), []).append(c)
+    plain_arms = {c.method.plain_arm: c.plain for c in comparisons}
+    early = {id: early_loss(plain) for id, plain in plain_arms.items()}
     models = {
-        key: FamilyModel([arm for c in of for arm in (c.baseline, c.method)], of[0].split, of[0].plain)
+        key: FamilyModel(
+            [arm for c in of for arm in (c.baseline, c.method)], of[0].split, early[of[0].method.plain_arm]
+        )
         for key, of in places.items()
     }
     modelled = []
@@ -154,7 +156,7 @@ def _modelled(comparisons: Sequence[Comparison], notes: SuiteNotes) -> list[Comp
 
 def _judged(family: Sequence[Comparison]) -> list[Comparison]:
     """The comparisons of a family with p-values for having asked them all, and verdicts."""
-    void = [void_verdict(c.method, c.plain) for c in family]
+    void = [c.model.void_verdict(c.method) if c.model else "" for c in family]
     questions = [
         Question(Difference(n=0, n_other=0) if word else c.difference, c.baseline.id)
         for c, word in zip(family, void, strict=True)
@@ -171,15 +173,6 @@ def _judged(family: Sequence[Comparison]) -> list[Comparison]:
             )
         )
     return judged
-
-
-def void_verdict(method: ArmResults, plain: ArmResults | None) -> str:
-    """Why the losses of a method decide nothing; empty where they do."""
-    if leaks(method):
-        return LEAKS
-    if method.diverged:
-        return DIVERGED
-    return NOT_TRAINED if did_not_train(method, plain) else ""
 
 
 def verdict(difference: Difference, p: float, margin: float, level: float = LEVEL) -> str:

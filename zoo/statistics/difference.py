@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,9 +49,7 @@ class Difference:
         """Where the true difference is, as sure as that."""
         if not self.known:
             return math.nan, math.nan
-        from scipy.special import stdtrit
-
-        reach = float(stdtrit(self.degrees, 0.5 + confidence / 2)) * self.error
+        reach = _quantile(self.degrees, 0.5 + confidence / 2) * self.error
         return self.mean - reach, self.mean + reach
 
     @property
@@ -67,6 +66,14 @@ class Difference:
         """Whether the whole 90 % interval lies within ± the margin: neither side can be larger (TOST at 5 %)."""
         low, high = self.interval(EQUIVALENCE)
         return margin > 0 and -margin <= low and high <= margin
+
+
+@functools.lru_cache(maxsize=4096)
+def _quantile(degrees: float, chance: float) -> float:
+    """Student's t that is not exceeded with this chance."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, chance))
 
 
 def from_bound(values: Sequence[float], bound: float) -> Difference:

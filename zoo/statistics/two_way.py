@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ class TwoWay:
     moderated: NDArray[Any]  # s̃² of each arm
     seed_variance: float  # of the seeds' effects
 
-    @property
+    @functools.cached_property
     def pooled_degrees(self) -> float:
         """The degrees of freedom of all arms together: no variance is known better than that."""
         return float(self.degrees.sum())
@@ -43,46 +44,64 @@ class TwoWay:
         """s₀: how far the runs of one arm typically lie apart, seeds aside."""
         return math.sqrt(self.prior.variance)
 
-    def difference(self, one: int, other: int) -> Difference:
-        """The effect of one arm less that of another."""
+    @functools.cached_property
+    def _seeds(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Which runs there are, how many each arm has, and each run's share of its arm's mean."""
         import numpy
 
         there = numpy.isfinite(self.values)
         n = there.sum(axis=1)
-        if not n[one] or not n[other]:
-            return Difference(n=int(n[one]), n_other=int(n[other]))
-        weights = self._combination(one, other, there)
-        mean = float(numpy.sum(numpy.where(there, self.values, 0.0) * weights))
-        parts = self.moderated * numpy.square(weights).sum(axis=1)  # of the variance, by arm
-        seeds = self.seed_variance * float(numpy.square(weights.sum(axis=0)).sum())
-        variance = float(numpy.nansum(parts)) + seeds
-        if not self.pooled_degrees > TINY or n[one] < 2 or n[other] < 2:
-            return Difference(n=int(n[one]), n_other=int(n[other]), mean=mean)
+        return there, n, there / numpy.maximum(1, n[:, None])
+
+    @functools.cached_property
+    def _means(self) -> NDArray[Any]:
+        """The mean of each arm's values."""
+        import numpy
+
+        there, _, shares = self._seeds
+        return numpy.asarray((numpy.where(there, self.values, 0.0) * shares).sum(axis=1))
+
+    def difference(self, one: int, other: int) -> Difference:
+        """The effect of one arm less that of another."""
+        there, n, shares = self._seeds
+        n_one, n_other = int(n[one]), int(n[other])
+        if not n_one or not n_other:
+            return Difference(n=n_one, n_other=n_other)
+        apart = shares[one] - shares[other]
+        if self.seed_variance > 0 and apart.any():
+            mean, variance, part = self._adjusted(one, other)
+        else:
+            mean = float(self._means[one] - self._means[other])
+            part = float(self.moderated[other]) / n_other
+            variance = float(self.moderated[one]) / n_one + part
+        if not self.pooled_degrees > TINY or n_one < 2 or n_other < 2:
+            return Difference(n=n_one, n_other=n_other, mean=mean)
         return Difference(
-            n=int(n[one]),
-            n_other=int(n[other]),
+            n=n_one,
+            n_other=n_other,
             mean=mean,
             error=math.sqrt(variance),
-            degrees=min(self.prior.degrees + float(min(self.degrees[[one, other]])), self.pooled_degrees),
-            shared=float(parts[other]) / variance if variance > 0 else 0.5,
+            degrees=min(self.prior.degrees + float(min(self.degrees[one], self.degrees[other])), self.pooled_degrees),
+            shared=part / variance if variance > 0 else 0.5,
             pooled=math.isinf(self.prior.degrees),
         )
 
-    def _combination(self, one: int, other: int, there: NDArray[Any]) -> NDArray[Any]:
-        """The weight of each value in the difference of two arms."""
+    def _adjusted(self, one: int, other: int) -> tuple[float, float, float]:
+        """The difference of arms with unequal seeds, its variance, and the other arm's part of that."""
         import numpy
 
-        shares = there / numpy.maximum(1, there.sum(axis=1, keepdims=True))
-        weights = numpy.zeros(there.shape)
+        there, _, shares = self._seeds
+        weights = numpy.zeros(there.shape)  # of each value in the difference
         weights[one] += shares[one]
         weights[other] -= shares[other]
-        apart = shares[one] - shares[other]
-        if self.seed_variance > 0 and numpy.any(apart):
-            precisions = _precisions(self.moderated)
-            ridge = numpy.eye(there.shape[1]) / self.seed_variance
-            k = numpy.linalg.solve(_seed_system(there, shares, precisions) + ridge, apart)
-            weights -= precisions[:, None] * there * (k - (shares @ k)[:, None])
-        return weights
+        precisions = _precisions(self.moderated)
+        ridge = numpy.eye(there.shape[1]) / self.seed_variance
+        k = numpy.linalg.solve(_seed_system(there, shares, precisions) + ridge, shares[one] - shares[other])
+        weights -= precisions[:, None] * there * (k - (shares @ k)[:, None])
+        parts = self.moderated * numpy.square(weights).sum(axis=1)  # of the variance, by arm
+        seeds = self.seed_variance * float(numpy.square(weights.sum(axis=0)).sum())
+        mean = float(numpy.sum(numpy.where(there, self.values, 0.0) * weights))
+        return mean, float(numpy.nansum(parts)) + seeds, float(parts[other])
 
 
 def fit_two_way(values: Sequence[Sequence[float]] | NDArray[Any]) -> TwoWay:
