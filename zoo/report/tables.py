@@ -47,7 +47,7 @@ def _learned_tables(report: Findings) -> list[Table]:
 
 @functools.lru_cache(maxsize=1)
 def _other_tables(report: Findings) -> list[Table]:
-    others = [model_table(report.comparisons), cost_table(report.comparisons), arm_table(report.arms)]
+    others = [cost_table(report.comparisons), arm_table(report.arms), model_table(report.comparisons)]
     if disagreeing := [c for c in report.comparisons if c.disagrees()]:
         others.insert(0, disagreement_table(disagreeing))
     if report.twins:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ROUNDS = 2  # of the fit: with equal weights, then with those of the variances that it gave
+EXACT = 1e-8  # relative: no loss is known better than that
 TINY = 1e-9  # degrees of freedom that are only rounding
 
 
@@ -96,7 +97,8 @@ class TwoWay:
         weights[other] -= shares[other]
         precisions = _precisions(self.moderated)
         ridge = numpy.eye(there.shape[1]) / self.seed_variance
-        k = numpy.linalg.solve(_seed_system(there, shares, precisions) + ridge, shares[one] - shares[other])
+        system = _seed_system(there, shares, precisions) + ridge
+        k = numpy.linalg.lstsq(system, shares[one] - shares[other], rcond=1e-13)[0]
         weights -= precisions[:, None] * there * (k - (shares @ k)[:, None])
         parts = self.moderated * numpy.square(weights).sum(axis=1)  # of the variance, by arm
         seeds = self.seed_variance * float(numpy.square(weights.sum(axis=0)).sum())
@@ -117,6 +119,7 @@ def fit_two_way(values: Sequence[Sequence[float]] | NDArray[Any]) -> TwoWay:
     shares = there / numpy.maximum(1, n[:, None])
     centred = numpy.where(there, y - numpy.sum(numpy.where(there, y, 0.0) * shares, axis=1, keepdims=True), 0.0)
     precisions = numpy.ones(len(y))
+    rounding = (EXACT * float(numpy.nanmax(numpy.abs(y), initial=0.0))) ** 2
     for _ in range(ROUNDS):
         inverse = numpy.linalg.pinv(_seed_system(there, shares, precisions), rcond=1e-10, hermitian=True)
         effects = inverse @ (precisions @ centred)
@@ -126,10 +129,11 @@ def fit_two_way(values: Sequence[Sequence[float]] | NDArray[Any]) -> TwoWay:
         known = degrees > 0
         squares = numpy.square(residuals).sum(axis=1)
         variances = numpy.divide(squares, degrees, out=numpy.full(len(y), math.nan), where=known)
+        variances = numpy.maximum(variances, rounding)
         prior = cautious_prior(variances[known], degrees[known])
         s2 = moderated(variances, degrees, prior)
-        if not known.any() or not numpy.all(s2[n > 0] > 0):
-            break  # no residual, or nothing but zeros
+        if not known.any():
+            break
         precisions = _precisions(s2)
     seed_variance = _seed_variance(there, n, centred, residuals, inverse, shares, precisions)
     return TwoWay(y, variances, degrees, prior, s2, seed_variance)
