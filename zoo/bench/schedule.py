@@ -19,7 +19,7 @@ from zoo.system.table import counted
 Say = Callable[[str], None]
 
 TEST = 0.05  # of a run's work: its pass over the test split
-COST = 35.0  # seconds to measure an arm's time and memory
+COST = 75.0  # seconds to measure an arm's time and memory, its evaluation and its decoding
 EVERY = 60.0  # seconds between two lines where nobody watches a terminal
 TAIL = 4096  # bytes of a file in which its last row is looked for
 

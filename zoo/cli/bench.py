@@ -234,7 +234,7 @@ def _plan(arms: Sequence[Arm], suite: Suite, launcher: Launcher, options: argpar
         )
     unmeasured = missing_costs(arms, read_costs(options.store), options.again) if suite.costs else {}
     if count := sum(map(len, unmeasured.values())):
-        print(f"then the time and memory of {counted(count, 'arm')}, about half a minute each")
+        print(f"then the time and memory of {counted(count, 'arm')}, about a minute each")
     return 0 if with_corpus else 2
 
 

@@ -34,6 +34,11 @@ COLUMNS = {
     " its own with as many threads as a run; memory is what is used beyond the weights: activations, gradients, the"
     " optimiser's state. “≈” marks a hint from the runs themselves, where that was not measured: the 90th percentile of each"
     " arm's speed, and the memory of whole processes.",
+    "steps/s, samples/s, decoded tokens/s": "of training and of decoding one row, medians with 95 % intervals, as this machine"
+    " was then; a sample is a row of a batch.",
+    "evaluation time ×, decoding time ×": "of evaluating a batch and of decoding a token, as ratios to the plain block's,"
+    " measured in turns with it. “–”: not measured, or the method cannot be decoded with a state.",
+    "state bytes per token": "what decoding keeps of each token, the method's and the plain block's.",
 }
 
 
