@@ -233,10 +233,10 @@ def test_a_run_that_fails_ends_its_arm_alone(
     assert main(command) == 1
     printed = capsys.readouterr()
     assert "v1_m3 (method, sequential, seed 1) failed (1):\nno memory" in printed.err and "seed 2" not in printed.err
-    assert "| v1_m4 | 2 |" in printed.out
+    assert "| v1_m4 | 2 / 3 |" in printed.out
     launcher.perform = launcher.pretend
     assert main(command) == 0
-    assert "| v1_m3 | 2 |" in capsys.readouterr().out
+    assert "| v1_m3 | 2 / 3 |" in capsys.readouterr().out
 
 
 def test_an_interrupted_bench_goes_on(
