@@ -91,7 +91,7 @@ def test_a_bench_from_end_to_end(settings: list[str], tmp_path: Path, capsys: py
     assert main(command) == 0
     out = capsys.readouterr().out
     results = Store(store).read()
-    assert len(results) == 6  # two arms: two rates on the first seed, the better one on the second
+    assert len(results) == 8  # two arms: two rates on the tuning seed, the better one on two seeds
     tested = [r for r in results.values() if r.test_loss is not None]
     assert len(tested) == 4 and {r.seed for r in tested} == {1, 2}
     for run in results.values():
