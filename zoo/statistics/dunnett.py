@@ -13,7 +13,7 @@ from zoo.statistics.difference import Difference
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-NORMAL, CHI = 10, 18  # nodes of the two integrals
+NORMAL, CHI = 8, 14  # nodes of the two integrals
 STEP = 0.01  # loadings are rounded to it: equal ones are computed once
 LARGEST = 0.98  # a loading of 1 would leave a method no noise of its own
 
