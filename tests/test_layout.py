@@ -65,6 +65,7 @@ TESTED_ELSEWHERE = {
     "zoo/bench/forecast.py": "tests/end_to_end/test_cli_bench.py",
     "zoo/bench/measure_costs.py": "tests/bench/test_step_costs.py",
     "zoo/bench/schedule.py": "tests/end_to_end/test_cli_bench.py",
+    "zoo/bench/synthetic_step.py": "tests/bench/test_step_costs.py",
     "zoo/bench/test_split.py": "tests/end_to_end/test_damaged_stores.py",
     "zoo/catalogue/core_settings.py": "tests/catalogue/test_settings_list.py",
     "zoo/catalogue/scaffold/__init__.py": "tests/end_to_end/test_strangers.py",

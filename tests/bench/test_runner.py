@@ -18,12 +18,14 @@ from helpers.pretend_bench import PretendLauncher, folder_of, leave_run
 from zoo.bench.arms import Job, arms_of
 from zoo.bench.collect import interpolate, training_curve
 from zoo.bench.launch import TEST_SPLIT, Failure, Task
+from zoo.bench.seeds import runs_until_decided, seed_counts
 from zoo.bench.store import Store
 from zoo.bench.suite import Suite
 from zoo.cli.bench import main
 from zoo.config.load import load_config
 from zoo.data import opening
 from zoo.runs.run_folder import wait_until_free
+from zoo.statistics.looks import chances_to_go_on, planned_looks
 
 
 def test_arms_of_a_method_with_parameters(settings: list[str]) -> None:
@@ -89,7 +91,7 @@ def test_a_bench_from_end_to_end(settings: list[str], tmp_path: Path, capsys: py
     assert main(command) == 0
     out = capsys.readouterr().out
     results = Store(store).read()
-    assert len(results) == 6  # two arms: two rates on the first seed, the better one on the second
+    assert len(results) == 8  # two arms: two rates on the tuning seed, the better one on two seeds
     tested = [r for r in results.values() if r.test_loss is not None]
     assert len(tested) == 4 and {r.seed for r in tested} == {1, 2}
     for run in results.values():
@@ -231,10 +233,10 @@ def test_a_run_that_fails_ends_its_arm_alone(
     assert main(command) == 1
     printed = capsys.readouterr()
     assert "v1_m3 (method, sequential, seed 1) failed (1):\nno memory" in printed.err and "seed 2" not in printed.err
-    assert "| v1_m4 | 2 |" in printed.out
+    assert "| v1_m4 | 2 / 3 |" in printed.out
     launcher.perform = launcher.pretend
     assert main(command) == 0
-    assert "| v1_m3 | 2 |" in capsys.readouterr().out
+    assert "| v1_m3 | 2 / 3 |" in capsys.readouterr().out
 
 
 def test_an_interrupted_bench_goes_on(
@@ -330,3 +332,75 @@ def test_the_training_curve_has_the_time_it_took() -> None:
     assert points == [(10, 100, 2.0, 4.0), (20, 200, 102.0, 3.0), (30, 300, 103.0, 2.0)]
     assert speed == 50.0
     assert training_curve([]) == ([], 0.0)
+
+
+SHAPE = ["data.vocab_size = 300", "data.length = 16", "data.batch_size = 4", "model.depth = 2", "model.aspect = 8"]
+
+
+def test_a_baseline_of_many_methods_gets_more_seeds() -> None:
+    """√m times as many: of four methods twice; of one, or where there is one seed, no more."""
+    names = ["v1_m1", "v1_m2", "v1_m3", "v1_m4"]
+    arms = {arm.id: arm for name in names for arm in arms_of([name], SHAPE, Suite(), None)}.values()
+    counts = seed_counts(list(arms), Suite(seeds=3))
+    assert sorted(counts[arm.id] for arm in arms) == [3, 3, 3, 3, 6]
+    some = [arm.id for arm in arms if arm.name in names[:1]]
+    assert sorted(seed_counts(list(arms), Suite(), 5, some).values()) == [5, 5]
+    assert set(seed_counts(list(arms), Suite(seeds=1)).values()) == {1}
+    assert max(seed_counts(list(arms), Suite(control_seeds=9)).values()) == 9
+
+
+def test_what_a_bench_until_it_is_decided_may_need() -> None:
+    arms = arms_of(["v1_m3"], SHAPE, Suite(baselines=("none",)), None)
+    most, expected = runs_until_decided(arms, Suite())
+    go_on = chances_to_go_on(planned_looks())
+    assert most == 16 and expected == pytest.approx(6 + go_on[0] * 4 + go_on[1] * 6)
+    assert runs_until_decided(arms, Suite(lrs=(0.5, 1.0)))[0] == 20  # two rates of two arms on the tuning seed
+
+
+def test_rates_are_chosen_on_seed_zero(settings: list[str], tmp_path: Path, quick: list[str]) -> None:
+    store = tmp_path / "bench"
+    command = ["--gin", "v1_m3", "--seeds", "2", "--lrs", "0.5,1", "--store", str(store), "--set", *settings]
+    assert main(command) == 0
+    runs = Store(store).read().values()
+    assert sorted((run.seed, run.tested) for run in runs if run.name == "v1_m3") == [
+        (0, False),
+        (0, False),
+        (1, True),
+        (2, True),
+    ]
+    done = len(quick)
+    assert main(command) == 0 and len(quick) == done
+
+
+def test_seeds_are_added_until_a_verdict_is_decided(
+    settings: list[str], tmp_path: Path, launcher: PretendLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A clear difference ends at the first look, an unclear one goes on; the same command again runs nothing."""
+    losses = {"v1_m3": 2.0, "v1_m4": 3.012, "baseline": 3.0}
+
+    def perform(task: Task) -> None:
+        launcher.titles.append(task.title)
+        if task.module == TEST_SPLIT:
+            for folder in map(Path, task.arguments):
+                loss = json.loads((folder / "summary.json").read_text())["valid_loss"]
+                (folder / "test.json").write_text(json.dumps({"loss": loss}))
+        else:
+            name, seed = task.title.partition(" ")[0], int(task.title.rpartition("seed ")[2].rstrip(")"))
+            noise = 0.01 * ((7 * seed + len(launcher.titles) % 2) % 5 - 2)
+            leave_run(folder_of(task), losses[name] + noise, steps=4)
+
+    launcher.perform = perform
+    store = tmp_path / "bench"
+    command = ["--methods", "v1_m3,v1_m4", "--until-decided", "--store", str(store), "--set", *settings]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    seeds = {name: {r.seed for r in Store(store).read().values() if r.name == name} for name in losses}
+    assert seeds["v1_m3"] == {1, 2, 3} and len(seeds["v1_m4"]) in (3, 5, 8)
+    assert "after the look at 3 seeds, undecided: " in out and "v1_m3" not in out.split("undecided: ")[1].split("\n")[0]
+    assert json.loads((store / "suites.json").read_text())[""]["looks"] == [3, 5, 8]
+    done = len(launcher.titles)
+    assert main(command) == 0 and len(launcher.titles) == done
+    assert main([*command, "--seeds", "3"]) == 2
+    assert "--until-decided has seeds of its own" in capsys.readouterr().err
+    assert main([*command, "--plan"]) == 0
+    assert "over all looks at most" in capsys.readouterr().out

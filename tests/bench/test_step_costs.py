@@ -14,6 +14,7 @@ from zoo.bench.arms import arms_of
 from zoo.bench.step_costs import StepCost
 from zoo.bench.store import FILE, Store, SuiteNotes, read_suite_notes
 from zoo.bench.suite import Suite
+from zoo.bench.synthetic_step import decoding, evaluation, state_size
 from zoo.report.arm_results import arms
 from zoo.report.findings import Findings
 from zoo.report.pages import markdown
@@ -37,6 +38,7 @@ def cost(
         settings={},
         versions={},
         measured=measured,
+        evaluation=[(ratio * 0.05, 0.05) for ratio in ratios],
     )
     return dataclasses.replace(values, **changed)  # type: ignore[arg-type]
 
@@ -44,8 +46,8 @@ def cost(
 def test_a_ratio_is_the_median_of_rounds() -> None:
     found = cost("m", 1.0, 1.2, 9.0, 1.1, 1.3, 0.1, 1.2)
     assert found.time_ratio == pytest.approx((1.2, 0.1, 9.0)) and found.memory_ratio == 1.5
-    assert str(found) == "m (method, sequential): time × 1.20 (0.10 … 9.00), memory × 1.50"
-    assert str(dataclasses.replace(found, memory=None)).endswith("9.00)")
+    assert str(found) == "m (method, sequential): time × 1.20 (0.10 … 9.00), memory × 1.50, evaluation × 1.20"
+    assert "memory" not in str(dataclasses.replace(found, memory=None))
 
 
 def test_the_last_measurement_counts_and_stores_are_merged(tmp_path: Path) -> None:
@@ -129,7 +131,7 @@ def test_what_cannot_be_measured_ends_alone(tmp_path: Path, monkeypatch: pytest.
     from zoo.errors import ZooError
 
     class Worker:
-        def __init__(self, name: str, build: object, threads: int) -> None:
+        def __init__(self, name: str, build: object, threads: int, warm_up: int = 2) -> None:
             if name == "v1_m1":
                 raise ZooError("v1_m1 cannot be measured: its process died")
 
@@ -141,6 +143,7 @@ def test_what_cannot_be_measured_ends_alone(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(timing, "Worker", Worker)
     monkeypatch.setattr(timing, "measure_memory", lambda *_: 1.0)
     monkeypatch.setattr(timing, "in_turns", lambda *_: [(0.2, 0.1)])
+    monkeypatch.setattr(timing, "measure_once", lambda *_: 64.0)
     both = [arm for name in ("v1_m1", "v1_m3") for arm in arms_of([name], SHAPE, Suite(), None)]
     lines: list[str] = []
     assert measure_costs.measure_costs(both, tmp_path, 1, lines.append) == [
@@ -148,3 +151,32 @@ def test_what_cannot_be_measured_ends_alone(tmp_path: Path, monkeypatch: pytest.
     ]
     assert [kept.name for kept in step_costs.read_costs(tmp_path).values()] == ["v1_m3"]
     assert lines[0].endswith("2 to measure") and lines[-1] == "v1_m1 cannot be measured: its process died"
+
+
+def test_older_measurements_have_dashes(tmp_path: Path) -> None:
+    old = asdict(cost("m", 2.0))
+    for name in ("evaluation", "decoding", "state"):
+        del old[name]
+    append_line(tmp_path / step_costs.FILE, old)
+    (read,) = step_costs.read_costs(tmp_path).values()
+    assert read.evaluation_ratio is None and read.decoding_ratio is None and read.samples_per_second is None
+    shown = markdown(Findings.of(study(-0.1), SuiteNotes({}, {}, (), {"m": read})))
+    assert "| 1.50 | 5 (5 … 5) | – | – | – | – | – |" in shown
+
+
+def test_speeds_are_shown_with_their_intervals() -> None:
+    whole = cost(
+        "m", 2.0, 2.1, 1.9, settings={"data.batch_size": "8"}, decoding=[(0.002, 0.001)] * 3, state=(512.0, 256.0)
+    )
+    shown = markdown(Findings.of(study(-0.1), SuiteNotes({}, {}, (), {"m": whole})))
+    assert "| 5 (4.76 … 5.26) | 40 (38.1 … 42.1) | 2.00 (1.90 … 2.10) | 2.00 (2.00 … 2.00) |" in shown
+    assert "| 500 (500 … 500) | 512 / 256 |" in shown
+
+
+def test_evaluation_and_decoding_of_a_model() -> None:
+    """Steps that run, and the state of the plain block: a key and a value per layer, of all heads, in 32 bits."""
+    by_match = {arm.match: arm for arm in arms_of(["v1_m3"], SHAPE, Suite(), None)}
+    text = measure_costs.first_run(by_match["none"]).text
+    evaluation(text)()
+    assert decoding(text)() == 16 * state_size(text)()
+    assert state_size(text)() == 2 * 2 * 16 * 4  # two of two layers of width 16

@@ -249,7 +249,8 @@ def outcome(run: Path) -> dict[str, Any]:
     rows = [{key: value for key, value in row.items() if key not in TIMES} for row in read_rows(run)]
     kept = checkpoint.read(checkpoint.listed(run / "checkpoints")[-1])
     summary = json.loads((run / "summary.json").read_text())
-    for changing in ("seconds", "stamps", "peak_memory", "tokens_per_second"):
+    speeds = ("tokens_per_second", "steps_per_second", "samples_per_second", "evaluation_seconds")
+    for changing in ("seconds", "stamps", "peak_memory", *speeds):
         del summary[changing]
     return {
         "rows": rows,

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from helpers.made_up_results import result, study
 
-from zoo.bench.stats import paired
 from zoo.bench.store import Result
 from zoo.catalogue import scaffold
 from zoo.catalogue.cards import parse_card
@@ -24,6 +23,7 @@ from zoo.report import claim_outcomes, claims
 from zoo.report.claim_outcomes import ClaimChecker, outcome_text
 from zoo.report.findings import Findings
 from zoo.slots import SLOTS
+from zoo.statistics.difference import from_bound
 
 OURS = {found.id: found for found in find_methods() if found.distribution == "transformer-zoo"}
 IDS = set(OURS)
@@ -92,7 +92,7 @@ BETTER, WORSE, OPEN = [-0.30, -0.31, -0.29], [0.30, 0.31, 0.29], [0.3, -0.3, 0.0
     ],
 )
 def test_what_an_interval_says_of_a_claim(relation: str, differences: list[float], status: str) -> None:
-    difference = paired([4.0 + d for d in differences], [4.0] * len(differences))
+    difference = from_bound([4.0 + d for d in differences], 4.0)
     assert claim_outcomes.relation_status(relation, difference) == status
 
 

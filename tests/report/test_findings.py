@@ -12,4 +12,4 @@ def test_a_report_on_some_arms_is_corrected_as_the_whole() -> None:
     for i in range(40):
         results += [result(f"other{i}", s, 3.0 + s / 10 + (-1) ** s * 0.1) for s in (1, 2, 3)]
     some = Findings.of(results).only({"m", "baseline"})
-    assert [c.verdict for c in some.comparisons] == ["no difference shown"] and len(some.arms) == 2
+    assert [c.verdict for c in some.comparisons] == ["open"] and len(some.arms) == 2

@@ -10,7 +10,6 @@ import numpy
 import pytest
 from helpers.made_up_results import result, study
 
-from zoo.bench.stats import paired
 from zoo.bench.store import SUITES, Result, SuiteNotes, note_suite, read_suite_notes, remember_margins
 from zoo.bench.suite import Suite
 from zoo.errors import ConfigError
@@ -18,6 +17,7 @@ from zoo.report.claim_outcomes import relation_status
 from zoo.report.findings import Findings
 from zoo.report.pages import html_page, markdown
 from zoo.report.verdicts import compare
+from zoo.statistics.difference import from_bound
 
 
 def margin_of(curves: list[list[tuple[int, int, float, float]]]) -> float:
@@ -51,12 +51,10 @@ def naive(differences: list[float], significant: bool, margin: float) -> str:
     """The sentence that defines a verdict, written out."""
     n, mean = len(differences), sum(differences) / len(differences)
     deviation = math.sqrt(sum((d - mean) ** 2 for d in differences) / (n - 1))
-    reach = {3: 4.302653}[n] * deviation / math.sqrt(n)
+    reach = {3: 2.919986}[n] * deviation / math.sqrt(n)  # of the 90 % interval
     if -margin <= mean - reach and mean + reach <= margin:
-        return "no difference that matters"
-    if significant and abs(mean) < margin:
-        return "no difference that matters"
-    return ("better" if mean < 0 else "worse") if significant else "no difference shown"
+        return "the same"
+    return ("better" if mean < 0 else "worse") if significant else "open"
 
 
 @pytest.mark.parametrize("margin", [0.001, 0.005, 0.02, 0.2])
@@ -71,7 +69,7 @@ def test_a_verdict_by_the_sentence_that_defines_it(margin: float, offset: float,
 
 def test_a_trace_of_a_difference_is_not_better() -> None:
     (found,) = compare(study(-0.0003, noise=(0.00001, -0.00002, 0.00001)))
-    assert found.p_holm < 0.05 and found.verdict == "no difference that matters"
+    assert found.p_adjusted < 0.05 and found.verdict == "the same"
 
 
 SMALL, LESS = [-0.0041, -0.0042, -0.0040], [-0.0049, -0.0055, -0.0044]  # within the margin; significant, partly outside
@@ -96,7 +94,7 @@ LARGE = [-0.03, -0.031, -0.029]
     ],
 )
 def test_claims_follow_the_margin(relation: str, differences: list[float], told: str) -> None:
-    assert relation_status(relation, paired(differences, [0.0] * 3), 0.005) == told
+    assert relation_status(relation, from_bound(differences, 0.0), 0.005) == told
 
 
 @pytest.mark.parametrize("margin", [0.0, -0.1, math.inf, math.nan])
@@ -111,7 +109,7 @@ def test_a_store_keeps_the_margin(tmp_path: Path) -> None:
     assert read_suite_notes([tmp_path]).margins == {"a": 0.3}
     runs: list[Result] = study(-0.1)
     found = Findings.of(runs, read_suite_notes([tmp_path]))
-    assert found.comparisons[0].verdict == "no difference that matters"
+    assert found.comparisons[0].verdict == "the same"
     remember_margins(tmp_path, found.margins)
     assert json.loads((tmp_path / SUITES).read_text())["a"]["judged_by"] == {"baseline": 0.3}
     text = markdown(found)

@@ -26,8 +26,8 @@ def test_seeds_that_diverged_are_told(tmp_path: Path) -> None:
     found = Findings.of(results)
     table = verdict_table(found.comparisons)
     assert [row[:4] for row in table.rows] == [
-        ("m", "2 (baseline diverged on 1)", "3.0495", "3.1500"),  # the mean of the seeds that both have
-        ("n", "0 (method diverged on 3, baseline diverged on 1)", "–", "–"),
+        ("m", "3 / 2 (baseline diverged on 1)", "3.1000", "3.1500"),  # each over its own seeds
+        ("n", "0 / 2 (method diverged on 3, baseline diverged on 1)", "–", "3.1500"),
     ]
     write_report(found, tmp_path)
 

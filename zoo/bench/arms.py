@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -199,8 +199,3 @@ def _method(
         baselines=baselines,
         code={plugin.name: source_hashes(plugin) for plugin in loaded.plugins},
     )
-
-
-def first_runs(arms: Iterable[Arm], suite: Suite) -> list[Job]:
-    """The runs to begin with: every learning rate on the first seed. The other seeds follow, at the best rate."""
-    return [Job(arm, 1, factor) for arm in arms for factor in suite.lrs]

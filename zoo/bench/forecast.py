@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from zoo.bench.arms import Arm, Job
 from zoo.bench.missing import missing_counts
+from zoo.bench.seeds import seed_counts, tuning_runs
 from zoo.bench.store import Result, by_arm
 from zoo.bench.suite import Suite
 from zoo.bench.synthetic_step import training
@@ -64,13 +65,24 @@ class ArmForecast(NamedTuple):
 
 
 def forecast_arms(
-    arms: Sequence[Arm], suite: Suite, results: Mapping[str, Result], forecast: Forecast, with_corpus: bool = True
+    arms: Sequence[Arm],
+    suite: Suite,
+    results: Mapping[str, Result],
+    forecast: Forecast,
+    with_corpus: bool = True,
+    seeds: int | None = None,
 ) -> list[ArmForecast]:
-    """What is still to run of every arm; without its corpus no run counts as one that the store has."""
-    of_arm, runs = by_arm(results.values()), suite.seeds + len(suite.lrs) - 1
+    """What is still to run of every arm; without its corpus no run counts as one that the store has.
+
+    `seeds` are those of a method, where they are not the suite's.
+    """
+    of_arm, counts = by_arm(results.values()), seed_counts(arms, suite, seeds)
     forecasts = []
     for arm in arms:
-        fewest, most = missing_counts(arm, suite, results, of_arm.get(arm.id, ())) if with_corpus else (runs, runs)
+        count = counts[arm.id]
+        runs = len(tuning_runs([arm], suite)) + count
+        stored = of_arm.get(arm.id, ())
+        fewest, most = missing_counts(arm, suite, count, results, stored) if with_corpus else (runs, runs)
         run = forecast.of(arm) if most else NOTHING
         forecasts.append(ArmForecast(arm=arm, runs=runs, fewest=fewest, most=most, run=run))
     return forecasts

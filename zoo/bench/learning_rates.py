@@ -8,7 +8,7 @@ from dataclasses import replace
 from zoo.bench.arms import Arm, Job
 from zoo.bench.freshness import outdated
 from zoo.bench.schedule import Say
-from zoo.bench.store import Result, best_factor
+from zoo.bench.store import TUNING_SEED, Result, best_factor
 from zoo.bench.suite import Suite
 
 
@@ -21,7 +21,9 @@ def best_rate(results: Iterable[Result], arm: Arm, suite: Suite) -> float:
 
 def warn_of_better_rate(results: Sequence[Result], arm: Arm, suite: Suite, say: Say) -> None:
     """Say so if an earlier bench of this store had a better rate than this one's: the report uses that."""
-    tried = tuple(sorted({run.lr_factor for run in results if run.arm == arm.id and run.seed == 1} | set(suite.lrs)))
+    of_arm = [run for run in results if run.arm == arm.id]
+    first = min((run.seed for run in of_arm), default=TUNING_SEED)  # the tuning seed, where it was run
+    tried = tuple(sorted({run.lr_factor for run in of_arm if run.seed == first} | set(suite.lrs)))
     best = best_rate(results, arm, replace(suite, lrs=tried))
     if best not in suite.lrs:
         rates = ",".join(f"{factor:g}" for factor in tried)

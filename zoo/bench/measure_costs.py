@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from zoo.errors import ZooError
 from zoo.system.files import append_line
 
 ROUNDS = 60
+PATIENCE = 8.0  # seconds for evaluating, and for decoding
 
 
 def missing_costs(arms: Sequence[Arm], costs: Mapping[str, StepCost], again: bool = False) -> dict[str, list[Arm]]:
@@ -34,7 +36,7 @@ def missing_costs(arms: Sequence[Arm], costs: Mapping[str, StepCost], again: boo
 
 def _is_current(cost: StepCost | None, arm: Arm, plain: str, again: bool) -> bool:
     """Whether a measurement is what would be measured now."""
-    if cost is None or cost.plain != plain or (again and not _has_same_code(cost, arm)):
+    if cost is None or cost.plain != plain or not cost.evaluation or (again and not _has_same_code(cost, arm)):
         return False
     return not changed(cost.settings, first_run(arm).settings)
 
@@ -63,7 +65,8 @@ def measure_costs(
     todo = missing_costs(arms, read_costs(folder), again)
     if not todo:
         return []
-    say(f"time and memory of a step, compared with the plain block's: {sum(map(len, todo.values()))} to measure")
+    count = sum(map(len, todo.values()))
+    say(f"time and memory of a step, evaluation and decoding, compared with the plain block's: {count} to measure")
     by_id, failures = {arm.id: arm for arm in arms}, []
     for id, others in todo.items():
         try:
@@ -79,25 +82,32 @@ def _measure_against(
     plain: Arm, others: Sequence[Arm], folder: Path, threads: int, say: Callable[[str], None]
 ) -> list[str]:
     """Measure arms in turns with the plain one; the failures."""
-    from zoo.bench.synthetic_step import training
+    from zoo.bench.synthetic_step import evaluation, training
     from zoo.bench.timing import Worker, in_turns, measure_memory
     from zoo.runs.provenance import provenance
     from zoo.system.clock import now
 
     failures = []
-    build = functools.partial(training, first_run(plain).text)
+    text = first_run(plain).text
+    build = functools.partial(training, text)
     plain_memory = measure_memory(plain.name, build, threads)
-    with Worker(plain.name, build, threads=threads) as reference:
+    with contextlib.ExitStack() as references:
+        step = references.enter_context(Worker(plain.name, build, threads=threads))
+        pass_ = references.enter_context(Worker(plain.name, functools.partial(evaluation, text), threads=threads))
+        decoded = Decoding(plain.name, text, threads, references)
         for arm in others:
             job = first_run(arm)
             build = functools.partial(training, job.text)
             try:
                 memory = measure_memory(arm.name, build, threads)
                 with Worker(arm.name, build, threads=threads) as worker:
-                    rounds = [(round(own, 6), round(its, 6)) for own, its in in_turns(worker, reference, ROUNDS)]
+                    rounds = _rounded(in_turns(worker, step, ROUNDS))
+                with Worker(arm.name, functools.partial(evaluation, job.text), threads=threads) as worker:
+                    evaluated = _rounded(in_turns(worker, pass_, ROUNDS, PATIENCE))
             except ZooError as error:
                 failures.append(str(error))
                 continue
+            seconds, state = decoded.compare(arm.name, job)
             unknown = math.isnan(memory) or math.isnan(plain_memory)
             cost = StepCost(
                 arm=arm.id,
@@ -112,7 +122,40 @@ def _measure_against(
                 settings=job.settings,
                 versions=provenance(),
                 measured=now(),
+                evaluation=evaluated,
+                decoding=seconds,
+                state=state,
             )
             append_line(folder / FILE, asdict(cost))
             say(str(cost))
     return failures
+
+
+class Decoding:
+    """Decoding in turns with the plain block's; nothing is known of a method that cannot be decoded with a state."""
+
+    def __init__(self, name: str, text: str, threads: int, stack: contextlib.ExitStack) -> None:
+        from zoo.bench.synthetic_step import decoding, state_size
+        from zoo.bench.timing import Worker, measure_once
+
+        self._threads = threads
+        self._plain = stack.enter_context(Worker(name, functools.partial(decoding, text), threads=threads, warm_up=1))
+        self._state = measure_once(name, functools.partial(state_size, text), threads)
+
+    def compare(self, name: str, job: Job) -> tuple[list[tuple[float, float]], tuple[float, float] | None]:
+        """Seconds per token of both, round by round, and the bytes of state per token of both."""
+        from zoo.bench.synthetic_step import decoding, state_size
+        from zoo.bench.timing import Worker, in_turns, measure_once
+
+        try:
+            with Worker(name, functools.partial(decoding, job.text), threads=self._threads, warm_up=1) as worker:
+                rounds = in_turns(worker, self._plain, ROUNDS, PATIENCE)
+            state = measure_once(name, functools.partial(state_size, job.text), self._threads)
+        except ZooError:
+            return [], None
+        length = int(job.settings["data.length"])
+        return [(own / length, its / length) for own, its in rounds], (state, self._state)
+
+
+def _rounded(rounds: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    return [(round(own, 6), round(its, 6)) for own, its in rounds]

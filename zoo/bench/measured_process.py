@@ -50,6 +50,12 @@ def weigh_steps(build: Build, threads: int, pipe: Connection) -> None:
         pipe.send(math.nan if before is None else (peak_memory(_device()) - before) / (1 << 20))
 
 
+def answer_once(build: Callable[[], Callable[[], float]], threads: int, pipe: Connection) -> None:
+    """In the process: answer with the number that what was built gives."""
+    with _errors_sent_to(pipe):
+        pipe.send(float(_built(build, threads)()))  # type: ignore[arg-type]
+
+
 @contextlib.contextmanager
 def _errors_sent_to(pipe: Connection) -> Iterator[None]:
     """Send what fails to the other end; end quietly once nobody listens there."""

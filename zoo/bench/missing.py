@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from zoo.bench.arms import Arm, Job, first_runs
+from zoo.bench.arms import Arm, Job
 from zoo.bench.freshness import outdated, rewritten
 from zoo.bench.learning_rates import best_rate
+from zoo.bench.seeds import judged_runs, tuning_runs
 from zoo.bench.store import Result
 from zoo.bench.suite import Suite
 from zoo.system.table import counted
@@ -47,7 +48,7 @@ def reuse_notes(jobs: Sequence[Job], results: Results, again: bool) -> list[str]
     return notes
 
 
-def missing_counts(arm: Arm, suite: Suite, results: Results, of_arm: Sequence[Result]) -> tuple[int, int]:
+def missing_counts(arm: Arm, suite: Suite, seeds: int, results: Results, of_arm: Sequence[Result]) -> tuple[int, int]:
     """How many of the arm's runs are missing: at least, and should another rate turn out to be the best.
 
     `of_arm` are those of the results that are this arm's.
@@ -56,12 +57,12 @@ def missing_counts(arm: Arm, suite: Suite, results: Results, of_arm: Sequence[Re
     def count(jobs: Iterable[Job]) -> int:
         return len(missing_runs(jobs, results, again=False))
 
-    def later_seeds(rate: float) -> int:
-        return count(Job(arm, seed, rate) for seed in range(2, suite.seeds + 1))
+    def judged(rate: float) -> int:
+        return count(judged_runs([arm], {arm.id: rate}, {arm.id: seeds}))
 
-    first_seed = count(first_runs([arm], suite))
-    rates = suite.lrs if first_seed else (best_rate(of_arm, arm, suite),)
-    counts = [first_seed + later_seeds(rate) for rate in rates]
+    tuning = count(tuning_runs([arm], suite))
+    rates = suite.lrs if tuning else (best_rate(of_arm, arm, suite),)
+    counts = [tuning + judged(rate) for rate in rates]
     return min(counts), max(counts)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from zoo.bench.arms import Arm, Job, first_runs
+from zoo.bench.arms import Arm, Job
 from zoo.bench.launch import Launcher, LocalLauncher, signals_as_interrupts
 from zoo.bench.learning_rates import best_rate, warn_of_better_rate
 from zoo.bench.measure_costs import measure_costs, missing_costs
@@ -12,9 +12,12 @@ from zoo.bench.missing import missing_runs, untested_runs
 from zoo.bench.pool import Pool
 from zoo.bench.rate_curves import outside, widened
 from zoo.bench.schedule import Say, Schedule
+from zoo.bench.seeds import judged_runs, seed_counts, tuning_runs
 from zoo.bench.step_costs import read_costs
 from zoo.bench.store import Result, Store, by_arm
 from zoo.bench.suite import Suite
+
+Undecided = Callable[[Iterable[Result]], Collection[str]]  # results → the methods whose verdict needs more seeds
 
 
 def run_bench(
@@ -25,45 +28,52 @@ def run_bench(
     launcher: Launcher | None = None,
     say: Say = print,
     again: bool = False,
+    undecided: Undecided | None = None,
 ) -> list[str]:
-    """Do what the store does not have: learning rates on the first seed, the other seeds, the test split, the costs.
+    """Do what the store does not have: learning rates on the tuning seed, the seeds, the test split, the costs.
 
     A run that fails ends its arm alone; the failures are returned. `again` also runs what has other code since. Without
-    a launcher, processes on this machine do the runs, one at a time.
+    a launcher, processes on this machine do the runs, one at a time. With `undecided` the seeds are those of the planned
+    looks, and after each look only the methods go on that it names.
     """
     launcher = launcher or LocalLauncher()
     suite = widened(arms, suite, store.read().values()) if suite.widenings else suite
     try:
-        with signals_as_interrupts(), _schedule(arms, suite, store, launcher.capacity, say, again) as schedule:
-            return _run(Pool(store, launcher, schedule, again), arms, suite)
+        seeds = suite.looks[0] if undecided else suite.seeds
+        with signals_as_interrupts(), _schedule(arms, suite, store, launcher.capacity, say, again, seeds) as schedule:
+            return _run(Pool(store, launcher, schedule, again), arms, suite, undecided)
     finally:
         launcher.stop()
 
 
-def _schedule(arms: Sequence[Arm], suite: Suite, store: Store, capacity: int, say: Say, again: bool) -> Schedule:
-    """The work ahead, should the rates that look best now remain the best."""
+def _schedule(
+    arms: Sequence[Arm], suite: Suite, store: Store, capacity: int, say: Say, again: bool, seeds: int
+) -> Schedule:
+    """The work ahead, should the rates that look best now remain the best; of several looks, up to the first."""
     results = store.read()
     rates = _best_rates(arms, suite, results.values())
-    first, later = first_runs(arms, suite), _runs(arms, rates, range(2, suite.seeds + 1))
+    judged = judged_runs(arms, rates, seed_counts(arms, suite, seeds))
     costs = missing_costs(arms, read_costs(store.folder), again) if suite.costs else {}
     return Schedule(
-        missing_runs([*first, *later], results, again),
-        tested=len(untested_runs([*first[:: len(suite.lrs)], *later], results)),
+        missing_runs([*tuning_runs(arms, suite), *judged], results, again),
+        tested=len(untested_runs(judged, results)),
         measured=sum(map(len, costs.values())),
         at_a_time=capacity,
         say=say,
     )
 
 
-def _run(pool: Pool, arms: Sequence[Arm], suite: Suite) -> list[str]:
+def _run(pool: Pool, arms: Sequence[Arm], suite: Suite, undecided: Undecided | None) -> list[str]:
     suite = _try_rates(pool, arms, suite)
     results = pool.store.read().values()
     rates = _best_rates(arms, suite, results)
     of_arm = by_arm(results)
     for arm in arms:
         warn_of_better_rate(of_arm.get(arm.id, ()), arm, suite, pool.schedule.say)
-    pool.train(_runs(arms, rates, range(2, suite.seeds + 1)))
-    pool.test(_runs(arms, rates, range(1, suite.seeds + 1)))
+    if undecided:
+        _train_until_decided(pool, arms, suite, rates, undecided)
+    else:
+        _train_and_test(pool, judged_runs(arms, rates, seed_counts(arms, suite)))
     if suite.costs:
         pool.failures += measure_costs(
             [arm for arm in arms if arm.id not in pool.failed_arms],
@@ -78,7 +88,7 @@ def _run(pool: Pool, arms: Sequence[Arm], suite: Suite) -> list[str]:
 
 def _try_rates(pool: Pool, arms: Sequence[Arm], suite: Suite) -> Suite:
     """Train every arm at every rate, and at more of them where the best is at the edge; the suite with all rates tried."""
-    pool.train(first_runs(arms, suite))
+    pool.train(tuning_runs(arms, suite))
     while suite.widenings:
         wider = widened(arms, suite, pool.store.read().values())
         if wider.lrs == suite.lrs:
@@ -86,16 +96,31 @@ def _try_rates(pool: Pool, arms: Sequence[Arm], suite: Suite) -> Suite:
         rates = ", ".join(f"{factor:g}" for factor in sorted(set(wider.lrs) - set(suite.lrs)))
         pool.schedule.say(f"the best rate of an arm is at the edge of those tried: all are also tried at lr × {rates}")
         suite = wider
-        pool.train(first_runs(arms, suite))
+        pool.train(tuning_runs(arms, suite))
     if len(suite.lrs) > 2:
         for arm in outside(arms, suite, pool.store.read().values()):
             pool.schedule.say(f"{arm.name} ({arm.match}, {arm.host}): the best rate is at the edge of those tried")
     return suite
 
 
-def _runs(arms: Iterable[Arm], rates: Mapping[str, float], seeds: range) -> list[Job]:
-    """The runs of these seeds, each at its arm's rate."""
-    return [Job(arm, seed, rates[arm.id]) for arm in arms for seed in seeds]
+def _train_and_test(pool: Pool, jobs: Sequence[Job]) -> None:
+    pool.train(jobs)
+    pool.test(jobs)
+
+
+def _train_until_decided(
+    pool: Pool, arms: Sequence[Arm], suite: Suite, rates: Mapping[str, float], undecided: Undecided
+) -> None:
+    """Train the seeds of the first look, then of each later one for the methods that are undecided, with their baselines."""
+    methods = {arm.id for arm in arms if arm.match == "method"}
+    for number, seeds in enumerate(suite.looks):
+        if number:
+            methods &= set(undecided(pool.store.read().values()))
+            names = ", ".join(arm.name for arm in arms if arm.id in methods) or "nothing"
+            pool.schedule.say(f"after the look at {suite.looks[number - 1]} seeds, undecided: {names}")
+        if not methods:
+            break
+        _train_and_test(pool, judged_runs(arms, rates, seed_counts(arms, suite, seeds, methods if number else None)))
 
 
 def _best_rates(arms: Iterable[Arm], suite: Suite, results: Iterable[Result]) -> dict[str, float]:

@@ -1,16 +1,16 @@
-"""Time and memory of an arm's training step compared with the plain block's, and the file that keeps them."""
+"""What an arm's training, evaluation and decoding cost compared with the plain block's, and the file that keeps it."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zoo.bench.stats import median_interval
 from zoo.bench.time_stamps import believable
+from zoo.statistics.spread import median_interval
 from zoo.system.json_rows import Warn, check, records, warn
 
 FILE = "costs.jsonl"
@@ -40,11 +40,42 @@ class StepCost:
     settings: dict[str, str]  # every value, defaults too
     versions: dict[str, Any]
     measured: str  # the time of day
+    evaluation: list[tuple[float, float]] = field(default_factory=list)  # seconds of evaluating a batch, of both
+    decoding: list[tuple[float, float]] = field(default_factory=list)  # seconds of decoding a token, of both
+    state: tuple[float, float] | None = None  # bytes of state per token, of both; None: cannot be decoded with a state
 
     @property
     def time_ratio(self) -> Ratio:
-        ratios = [own / plain for own, plain in self.rounds]
-        return Ratio(statistics.median(ratios), *median_interval(ratios))
+        return _ratio(self.rounds)
+
+    @property
+    def evaluation_ratio(self) -> Ratio | None:
+        """The time of an evaluation; None in older measurements."""
+        return _ratio(self.evaluation) if self.evaluation else None
+
+    @property
+    def decoding_ratio(self) -> Ratio | None:
+        """The time of decoding a token; None where that was not measured, or cannot be done."""
+        return _ratio(self.decoding) if self.decoding else None
+
+    @property
+    def steps_per_second(self) -> Ratio:
+        """Training steps per second."""
+        return _rate([own for own, _ in self.rounds])
+
+    @property
+    def samples_per_second(self) -> Ratio | None:
+        """Rows of training per second; None where the size of a step is not known."""
+        texts = [self.settings.get(name, "1") for name in ("data.batch_size", "train.accumulate")]
+        if "data.batch_size" not in self.settings or not all(text.isdecimal() and len(text) < 10 for text in texts):
+            return None
+        rows = int(texts[0]) * int(texts[1])
+        return Ratio(*(rows * each for each in self.steps_per_second))
+
+    @property
+    def decoded_per_second(self) -> Ratio | None:
+        """Tokens per second that one row decodes."""
+        return _rate([own for own, _ in self.decoding]) if self.decoding else None
 
     @property
     def memory_ratio(self) -> float | None:
@@ -53,7 +84,22 @@ class StepCost:
     def __str__(self) -> str:
         time, memory = self.time_ratio, self.memory_ratio
         text = f"{self.name} ({self.match}, {self.host}): time × {time.value:.2f} ({time.low:.2f} … {time.high:.2f})"
-        return text if memory is None else f"{text}, memory × {memory:.2f}"
+        text += "" if memory is None else f", memory × {memory:.2f}"
+        for name, ratio in (("evaluation", self.evaluation_ratio), ("decoding", self.decoding_ratio)):
+            text += f", {name} × {ratio.value:.2f}" if ratio else ""
+        return text
+
+
+def _ratio(rounds: Sequence[tuple[float, float]]) -> Ratio:
+    """The median of the ratios within a round."""
+    ratios = [own / plain for own, plain in rounds]
+    return Ratio(statistics.median(ratios), *median_interval(ratios))
+
+
+def _rate(seconds: Sequence[float]) -> Ratio:
+    """So many per second, by the median."""
+    low, high = median_interval(seconds)
+    return Ratio(1 / statistics.median(seconds), 1 / high, 1 / low)
 
 
 def read_costs(folder: Path, warn: Warn = warn) -> dict[str, StepCost]:
@@ -67,10 +113,12 @@ def read_costs(folder: Path, warn: Warn = warn) -> dict[str, StepCost]:
 
 def _step_cost(row: dict[str, Any]) -> StepCost | None:
     names = {entry.name for entry in fields(StepCost)}
+    row = {"evaluation": [], "decoding": [], "state": None} | row  # older lines have none
     if not names <= row.keys():
         return None
     check(row, StepCost)
-    numbers = [number for pair in (*row["rounds"], row["memory"] or (1, 1)) for number in pair]
+    pairs = (*row["rounds"], *row["evaluation"], *row["decoding"], row["memory"] or (1, 1), row["state"] or (1, 1))
+    numbers = [number for pair in pairs for number in pair]
     if not row["rounds"] or not all(0 < number < math.inf for number in numbers):
         raise ValueError("rounds and memory are not positive numbers")
     return StepCost(**{name: row[name] for name in names})

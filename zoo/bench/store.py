@@ -26,6 +26,7 @@ FILE = "results.jsonl"
 SUITES = "suites.json"
 KINDS = dict.fromkeys(get_args(Kind))  # of match
 LOCK = "bench.lock"
+TUNING_SEED = 0  # learning rates are chosen on it, and nothing is judged by it; the seeds that count are 1, 2, …
 OWN = ("train.seed", "train.lr")  # settings that tell the runs of one arm apart; the rate only by its factor
 
 
@@ -188,6 +189,7 @@ class SuiteNotes(NamedTuple):
     twins: tuple[tuple[str, str], ...]  # methods that are the same function
     costs: Mapping[str, StepCost] = MappingProxyType({})  # by arm
     margins: Mapping[str, float] = MappingProxyType({})  # suite → the smallest difference that matters, where set
+    looks: Mapping[str, tuple[int, ...]] = MappingProxyType({})  # suite → the seeds of its planned looks, if it had any
 
 
 NO_NOTES = SuiteNotes(suites={}, baselines={}, twins=())
@@ -199,14 +201,20 @@ def note_suite(
     methods: Mapping[str, Mapping[str, str]],
     twins: Iterable[tuple[str, str]],
     margin: float | None = None,
+    looks: Sequence[int] = (),
 ) -> None:
-    """Note what a bench judges together: arms and their baselines. "" is for what was named one by one."""
+    """Note what a bench judges together: arms and their baselines. "" is for what was named one by one.
+
+    A suite that was looked at more than once stays one: `looks` of an earlier bench are kept.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     notes = _read_notes(folder, set_aside=True)
     entry = notes.get(suite, {"arms": {}, "twins": []})
     arms = entry["arms"] | {id: {**entry["arms"].get(id, {}), **baselines} for id, baselines in methods.items()}
     same = {tuple(pair) for pair in entry["twins"]} | set(twins)
     notes[suite] = {**entry, "arms": arms, "twins": sorted(same), "margin": margin}
+    if looks:
+        notes[suite]["looks"] = list(looks)
     _write_notes(folder, notes)
 
 
@@ -229,6 +237,7 @@ def read_suite_notes(folders: Sequence[Path]) -> SuiteNotes:
     baselines: dict[str, dict[str, str]] = {}
     twins: set[tuple[str, str]] = set()
     margins: dict[str, float] = {}
+    looks: dict[str, tuple[int, ...]] = {}
     for folder in folders:
         notes = _read_notes(store_folder(folder))
         for name in sorted(notes, reverse=True):  # the first name is written last and so stands, but never ""
@@ -239,12 +248,15 @@ def read_suite_notes(folders: Sequence[Path]) -> SuiteNotes:
             twins |= {(one, other) for one, other in notes[name]["twins"]}
             if (margin := notes[name].get("margin")) is not None:
                 margins[name] = margin
+            if planned := notes[name].get("looks"):
+                looks[name] = tuple(planned)
     return SuiteNotes(
         suites=suites,
         baselines=baselines,
         twins=tuple(sorted(twins)),
         costs=merge_costs(map(store_folder, folders)),
         margins=margins,
+        looks=looks,
     )
 
 
@@ -284,7 +296,18 @@ def _are_notes(notes: Any) -> bool:
         and all(isinstance(pair, list) and [type(name) for name in pair] == [str, str] for pair in entry["twins"])
         and (entry.get("margin") is None or (type(entry["margin"]) in (int, float) and 0 < entry["margin"] < 1e6))
         and isinstance(entry.get("judged_by", {}), dict)
+        and _are_looks(entry.get("looks", []))
         for entry in notes.values()
+    )
+
+
+def _are_looks(value: Any) -> bool:
+    """Whether these are growing numbers of seeds, as few as a plan has."""
+    return (
+        isinstance(value, list)
+        and all(type(each) is int and 0 < each < 10_000 for each in value)
+        and value == sorted(set(value))
+        and len(value) <= 10
     )
 
 
@@ -327,7 +350,10 @@ def newest(results: Sequence[Result]) -> Result:
 
 
 def best_factor(results: Sequence[Result]) -> float | None:
-    """The learning rate that an arm uses: the best on the validation split among those tried on its first seed."""
+    """The learning rate that an arm uses: the best on the validation split among those of its tuning seed.
+
+    Where that has not been run, as in older stores, of its first seed.
+    """
     first = min((r.seed for r in results), default=None)
     tried = [(r.valid_loss, r.lr_factor) for r in results if r.seed == first and r.valid_loss is not None]
     tried = [(loss, factor) for loss, factor in tried if math.isfinite(loss)]

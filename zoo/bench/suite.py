@@ -21,21 +21,26 @@ class Suite:
 
     methods: the names of Gin files; a combination joins them with +, and one may have settings of its own: NAME(n=6).
     hosts: the blocks to try every method in; `parallel` has attention and FFN side by side.
-    seeds (at least 1): the number of seeds, 1, 2, … for every arm.
-    lrs (above 0): multiples of `train.lr`, tried for every arm on its first seed.
+    seeds (at least 1): the number of seeds, 1, 2, … for every method.
+    control_seeds (at least 1): the number of seeds of every baseline, at least `seeds`; None: √m times `seeds` for one that
+        m methods are compared with.
+    looks (at least 2): the numbers of seeds at which `--until-decided` looks, growing.
+    lrs (above 0): multiples of `train.lr`, tried for every arm on seed 0, by which nothing is judged.
     widenings (at least 0): how many times the rates of `lrs`, at least three, are widened, for all arms, while the loss of an
         arm is lowest at the edge of them.
     baselines: what the plain block is matched in: nothing, parameters, FLOPs per token; or by training longer: as many FLOPs
         (`tokens`), or as much time (`time`), for which the costs of a step must have been measured.
     costs: also measure time and memory of every arm's training step, in turns with the plain block's.
     margin (above 0): the smallest difference of losses that matters, in nats per token; None: the larger of 0.005 and what
-        1 % of the tokens is worth to the plain block.
+        1 % more compute is worth to the plain block.
     twins: pairs of methods that are the same function, so that their difference is noise.
     """
 
     methods: tuple[str, ...] = ()
     hosts: tuple[Host, ...] = ("sequential",)
     seeds: int = 3
+    control_seeds: int | None = None
+    looks: tuple[int, ...] = (3, 5, 8)
     lrs: tuple[float, ...] = (1.0,)
     widenings: int = 0
     baselines: tuple[Kind, ...] = ("none", "parameters", "flops")
@@ -46,6 +51,10 @@ class Suite:
     def __post_init__(self) -> None:
         if self.seeds < 1:
             raise ConfigError(f"suite.seeds = {self.seeds} must be at least 1")
+        if self.control_seeds is not None and self.control_seeds < 1:
+            raise ConfigError(f"suite.control_seeds = {self.control_seeds} must be at least 1")
+        if not self.looks or self.looks[0] < 2 or list(self.looks) != sorted(set(self.looks)) or len(self.looks) > 10:
+            raise ConfigError(f"suite.looks = {self.looks} must be growing numbers of seeds, from 2 on, at most ten")
         if not self.lrs or not all(0 < factor < math.inf for factor in self.lrs) or len(set(self.lrs)) < len(self.lrs):
             raise ConfigError(f"suite.lrs = {self.lrs} must be positive multiples of train.lr, at least one, each once")
         if self.widenings < 0:

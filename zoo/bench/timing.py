@@ -10,14 +10,14 @@ import contextlib
 import math
 import statistics
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from zoo.bench.measured_process import Build, Step, answer_of, start, time_steps, weigh_steps
+from zoo.bench.measured_process import Build, Step, answer_of, answer_once, start, time_steps, weigh_steps
 from zoo.system.process import ENVIRONMENT
 
-__all__ = ["Build", "Measurement", "Step", "Worker", "compare", "in_turns", "measure_memory"]
+__all__ = ["Build", "Measurement", "Step", "Worker", "compare", "in_turns", "measure_memory", "measure_once"]
 
 GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536"}  # what is free goes back to the system: what is left is in use
 
@@ -87,7 +87,18 @@ class Worker:
 
 def measure_memory(name: str, build: Build, threads: int) -> float:
     """MB that two steps had in use at once, above what was in use before the first."""
-    process, pipe = start(weigh_steps, (build, threads), GIVE_BACK)
+    return _number(weigh_steps, name, build, threads, GIVE_BACK)
+
+
+def measure_once(name: str, build: Callable[[], Callable[[], float]], threads: int) -> float:
+    """The number that what is built gives, in a process of its own."""
+    return _number(answer_once, name, build, threads, ENVIRONMENT)
+
+
+def _number(
+    work: Callable[..., None], name: str, build: Callable[[], object], threads: int, settings: Mapping[str, str]
+) -> float:
+    process, pipe = start(work, (build, threads), settings)
     try:
         return float(answer_of(pipe, name))
     finally:

@@ -7,7 +7,7 @@ import functools
 import math
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from zoo.bench.arms import Arm
     from zoo.bench.forecast import ArmForecast
     from zoo.bench.launch import Launcher
+    from zoo.bench.runner import Undecided
     from zoo.bench.store import Store
     from zoo.bench.suite import Suite
 
@@ -28,12 +29,13 @@ examples:
   zoo-bench --suite v1 --jobs 2                         run it, two at a time; the same command again resumes it
   zoo-bench --suite v1 --methods ONE,OTHER              some of its methods
   zoo-bench --methods 'wr_8_2(n=2),wr_8_2(n=6)'         one method with several settings
+  zoo-bench --suite v1 --until-decided                  more seeds, at planned looks, where a verdict is open
   zoo-report bench                                      the report again, from the store
 """
 
 
 def parser() -> argparse.ArgumentParser:
-    description = "Train methods and baselines matched in parameters and FLOPs over paired seeds, and compare them."
+    description = "Train methods and baselines matched in parameters and FLOPs over the same seeds, and compare them."
     flags = GinParser(PROGRAM, description, EPILOG)
     flags.add_argument(
         "--gin", nargs="+", action="extend", default=[], metavar="FILE", help="Gin files, as for zoo-train"
@@ -43,7 +45,12 @@ def parser() -> argparse.ArgumentParser:
     )
     flags.add_argument("--suite", metavar="NAME", help="a suite: gin/suites/NAME.gin, or a path")
     flags.add_argument("--methods", metavar="A,B+C", help="the methods to judge, instead of the suite's")
-    flags.add_argument("--seeds", type=int, metavar="N", help="paired seeds for every arm")
+    flags.add_argument("--seeds", type=int, metavar="N", help="seeds for every method; a baseline of many gets more")
+    flags.add_argument(
+        "--until-decided",
+        action="store_true",
+        help="look at 3, 5 and 8 seeds (suite.looks), and go on only where a verdict is open",
+    )
     flags.add_argument("--lrs", metavar="X,Y", help="learning rates to try for every arm, as multiples of its own")
     flags.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="runs at a time, sharing the cores (default: 1)"
@@ -96,6 +103,8 @@ def _bench(options: argparse.Namespace) -> int:
         raise ZooError(f"--jobs {options.jobs} must be at least 1")
     if not options.gin and not options.suite and not options.methods:
         raise ZooError("name a method (--gin METHOD, see zoo-plugins) or a suite (--suite NAME)")
+    if options.until_decided and options.seeds is not None:
+        raise ZooError("--until-decided has seeds of its own, suite.looks: leave out --seeds")
     methods = None if options.methods is None else listed("--methods", options.methods)
     launcher = LocalLauncher(options.jobs)
     if options.costs:
@@ -110,8 +119,10 @@ def _bench(options: argparse.Namespace) -> int:
     with store.held():
         name = Path(options.suite).stem if options.suite else ""
         judged = {arm.id: arm.baselines for arm in arms if arm.match == "method"}
-        note_suite(store.folder, name, judged, suite.twins, suite.margin)
-        failures = run_bench(arms, suite, store, launcher=launcher, say=_say, again=options.again)
+        looks = suite.looks if options.until_decided else ()
+        note_suite(store.folder, name, judged, suite.twins, suite.margin, looks)
+        undecided = _undecided(store, judged) if options.until_decided else None
+        failures = run_bench(arms, suite, store, launcher=launcher, say=_say, again=options.again, undecided=undecided)
         _report(store, arms)
     for failure in failures:
         print(printable(f"{PROGRAM}: {failure}"), file=sys.stderr)
@@ -131,6 +142,15 @@ def _measure(options: argparse.Namespace, methods: Sequence[str] | None, launche
     with store.held():
         failures = measure_costs(arms, store.folder, threads=launcher.cores, say=_say, again=options.again)
     return 1 if failures else 0
+
+
+def _undecided(store: Store, judged: Collection[str]) -> Undecided:
+    """The function from results to those of the judged methods that need more seeds."""
+    from zoo.bench.store import read_suite_notes
+    from zoo.report.undecided import undecided_methods
+
+    notes = read_suite_notes([store.folder])
+    return lambda results: undecided_methods(list(results), notes, judged)
 
 
 def bindings(options: argparse.Namespace) -> list[str]:
@@ -185,6 +205,7 @@ def _plan(arms: Sequence[Arm], suite: Suite, launcher: Launcher, options: argpar
     from zoo.bench.forecast import Forecast, forecast_arms, total_seconds
     from zoo.bench.measure_costs import missing_costs
     from zoo.bench.rate_curves import widened
+    from zoo.bench.seeds import runs_until_decided
     from zoo.bench.step_costs import read_costs
     from zoo.bench.store import Store
     from zoo.system.table import Table, counted, show
@@ -194,7 +215,8 @@ def _plan(arms: Sequence[Arm], suite: Suite, launcher: Launcher, options: argpar
     results = Store(options.store).read()
     suite = widened(arms, suite, results.values()) if with_corpus and suite.widenings else suite
     forecast = Forecast(arms, results.values(), launcher.cores)
-    forecasts = forecast_arms(arms, suite, results, forecast, with_corpus)
+    seeds = suite.looks[0] if options.until_decided else None
+    forecasts = forecast_arms(arms, suite, results, forecast, with_corpus, seeds)
     by_id = {arm.id: arm for arm in arms}
     rows = tuple(tuple(_plan_row(each, by_id).values()) for each in forecasts)
     head = tuple(_plan_row(forecasts[0], by_id))
@@ -204,9 +226,15 @@ def _plan(arms: Sequence[Arm], suite: Suite, launcher: Launcher, options: argpar
     between = f" ({low} to {high})" if low != high else ""
     at_a_time = "one run at a time" if launcher.capacity == 1 else f"{launcher.capacity} runs at a time"
     print(f"about {likely}{between} in total, {at_a_time}" + (f" ({forecast.basis})" if total.high else ""))
+    if options.until_decided:
+        most, expected = runs_until_decided(arms, suite)
+        print(
+            f"that is up to the look at {suite.looks[0]} seeds; over all looks at most {most} runs, {expected:.0f} to be"
+            " expected should no method differ (those of the store included)"
+        )
     unmeasured = missing_costs(arms, read_costs(options.store), options.again) if suite.costs else {}
     if count := sum(map(len, unmeasured.values())):
-        print(f"then the time and memory of {counted(count, 'arm')}, about half a minute each")
+        print(f"then the time and memory of {counted(count, 'arm')}, about a minute each")
     return 0 if with_corpus else 2
 
 

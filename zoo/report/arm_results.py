@@ -9,11 +9,11 @@ from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from zoo.bench.stats import Paired, Spread, paired, spread
 from zoo.bench.step_costs import StepCost
-from zoo.bench.store import NO_NOTES, OWN, Result, SuiteNotes, best_factor, newest
+from zoo.bench.store import NO_NOTES, OWN, TUNING_SEED, Result, SuiteNotes, best_factor, newest
 from zoo.config.values import changed
 from zoo.counting.matching import Spent
+from zoo.statistics.spread import Spread, spread
 
 Split = Literal["test", "validation"]
 
@@ -22,8 +22,8 @@ class ArmResults(NamedTuple):
     """The runs of one arm that count: one per seed, at the arm's learning rate."""
 
     id: str
-    runs: tuple[Result, ...]  # by seed
-    tried: tuple[Result, ...]  # at every learning rate
+    runs: tuple[Result, ...]  # by seed, without the tuning seed
+    tried: tuple[Result, ...]  # at every learning rate, with the tuning seed
     baselines: Mapping[str, str]  # of a method: how matched → the arm
     cost: StepCost | None = None  # compared with the plain model's, where that was measured
     plain_speed: float = math.nan  # of the plain model, where the cost was measured
@@ -51,7 +51,13 @@ class ArmResults(NamedTuple):
     def at(self, factors: set[float]) -> ArmResults:
         """The arm, had it been given the choice of these learning rates alone."""
         factor = best_factor([run for run in self.tried if run.lr_factor in factors])
-        return self._replace(runs=tuple(run for run in self.tried if run.lr_factor == factor))
+        runs = (run for run in self.tried if run.lr_factor == factor and run.seed != TUNING_SEED)
+        return self._replace(runs=tuple(runs))
+
+    @property
+    def tuned_on_test_seed(self) -> bool:
+        """Whether its learning rate was chosen by a run that is also judged, as before there was a tuning seed."""
+        return len(self.factors) > 1 and self.tried[0].seed != TUNING_SEED
 
     @property
     def speed(self) -> float:
@@ -86,6 +92,13 @@ class ArmResults(NamedTuple):
         losses = {run.seed: run.test_loss if split == "test" else run.valid_loss for run in self.finished}
         return {seed: loss for seed, loss in losses.items() if loss is not None and math.isfinite(loss)}
 
+    def measured(self, measure: Literal["loss", "accuracy", "bits_per_byte"], split: Split) -> dict[int, float]:
+        """A figure of every finished run, by seed; accuracy and bits per byte are of the validation split."""
+        if measure == "loss":
+            return self.losses(split)
+        values = {run.seed: run.accuracy if measure == "accuracy" else run.bits_per_byte for run in self.finished}
+        return {seed: value for seed, value in values.items() if value is not None and math.isfinite(value)}
+
     @property
     def finished(self) -> list[Result]:
         """The runs that did not diverge."""
@@ -107,7 +120,8 @@ def arms(results: Sequence[Result], notes: SuiteNotes = NO_NOTES) -> dict[str, A
         tried = tuple(by_seed_and_factor[key] for key in sorted(by_seed_and_factor))
         baselines = {kind: arm for run in tried for kind, arm in run.baselines.items()}
         arm = ArmResults(id=id, runs=tried, tried=tried, baselines=baselines | dict(notes.baselines.get(id, {})))
-        chosen[id] = arm.at(arm.factors)
+        if (judged := arm.at(arm.factors)).runs:  # else only its learning rate has been chosen so far
+            chosen[id] = judged
     measured = {id: cost for id, cost in notes.costs.items() if id in chosen and cost.plain in chosen}
     speeds = {plain: chosen[plain].own_speed for plain in {cost.plain for cost in measured.values()}}
     for id, cost in measured.items():
@@ -140,15 +154,10 @@ def _shared_settings(run: Result) -> dict[str, str]:
 def fair(one: ArmResults, other: ArmResults) -> tuple[ArmResults, ArmResults] | None:
     """Both at the best of the learning rates that both were given, if there is any and they read the same text."""
     common = one.factors & other.factors
-    return (one.at(common), other.at(common)) if common and one.first.corpus == other.first.corpus else None
-
-
-def difference(method: ArmResults, baseline: ArmResults) -> Paired:
-    """The difference of the losses on one split, over the seeds that both have."""
-    split = common_split(method, baseline)
-    ours, theirs = method.losses(split), baseline.losses(split)
-    seeds = sorted(ours.keys() & theirs.keys())
-    return paired([ours[seed] for seed in seeds], [theirs[seed] for seed in seeds])
+    if not common or one.first.corpus != other.first.corpus:
+        return None
+    pair = one.at(common), other.at(common)
+    return pair if all(arm.runs for arm in pair) else None
 
 
 def common_split(*arms: ArmResults) -> Split:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from zoo.report.arm_results import ArmResults
 from zoo.report.verdicts import Comparison
+from zoo.statistics.difference import Difference
 
 MATCHES = {
     "none": "the plain block",
@@ -53,11 +54,27 @@ def short_name(c: Comparison) -> str:
     return "_".join(part for part in (c.suite, c.method.first.host, c.method.plain_arm[:6]) if part)
 
 
+def seeds_text(difference: Difference) -> str:
+    """The number of seeds; of both arms, where they differ."""
+    n, n_other = difference.n, difference.n_other
+    return str(n) if n == n_other else f"{n} / {n_other}"
+
+
+def change_text(difference: Difference, form: str, scale: float = 1.0) -> str:
+    """A difference with half of its 95 % interval."""
+    if math.isnan(difference.mean):
+        return "–"
+    low, high = difference.interval()
+    reach = f" ± {format(scale * (high - low) / 2, form.replace('+', ''))}" if difference.known else ""
+    return format(scale * difference.mean, form) + reach
+
+
 def caveats(c: Comparison) -> str:
     """What to know of the seeds besides their number."""
     arms = (("method", c.method), ("baseline", c.baseline))
     diverged = [f"{name} diverged on {arm.diverged}" for name, arm in arms if arm.diverged]
-    notes = [*(["validation"] if c.provisional else []), *diverged]
+    tuned = ["rate chosen on a test seed"] if c.method.tuned_on_test_seed or c.baseline.tuned_on_test_seed else []
+    notes = [*(["validation"] if c.provisional else []), *diverged, *tuned]
     return f" ({', '.join(notes)})" if notes else ""
 
 
@@ -65,10 +82,8 @@ def comparison_text(of_method: Sequence[Comparison], match: str) -> str:
     """What came of comparing a method with its baseline of this match."""
     for c in of_method:
         if c.match == match:
-            reach = number_text((c.difference.high - c.difference.low) / 2, ".3f")
-            mean = number_text(c.difference.mean, "+.3f")
-            seeds = f"n {c.difference.n}{caveats(c)}, detectable {number_text(c.detectable, '.3f')}"
-            return f"**{c.verdict}**: {mean} ± {reach} ({seeds})"
+            seeds = f"n {seeds_text(c.difference)}{caveats(c)}, detectable {number_text(c.detectable, '.3f')}"
+            return f"**{c.verdict}**: {change_text(c.difference, '+.3f')} ({seeds})"
     method, plain = of_method[0].method, of_method[0].plain
     if plain is None or method.baselines.get(match) != plain.id:
         return "–"

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from zoo.bench.stats import Paired, paired
-from zoo.report.arm_results import ArmResults, difference, fair, leaks
+from zoo.report.arm_results import ArmResults, common_split, fair, leaks
 from zoo.report.claim_conditions import unmet
 from zoo.report.claims import Claim, ProbeClaim, claims, clauses
+from zoo.report.family_models import FamilyModel
 from zoo.report.findings import Findings
-from zoo.report.margin import LEAST, within
+from zoo.report.margin import LEAST
+from zoo.report.trained import did_not_train, early_loss
+from zoo.statistics.difference import Difference, from_bound
 
 ACCURACY_MARGIN = 0.001  # a tenth of a point: a smaller difference of accuracy makes nothing better or worse
 
@@ -37,6 +39,12 @@ class ClaimChecker:
             if arm.first.match != "method":
                 self._arms[arm.id, arm.first.name] = arm  # "baseline", of itself
         self._margins = {c.method.id: c.margin for c in report.comparisons}
+        self._early_losses: dict[str, float] = {}
+        self._models: dict[str, list[FamilyModel]] = {}  # plain arm → the models of its families
+        for c in report.comparisons:
+            models = self._models.setdefault(c.method.plain_arm, [])
+            if c.model is not None and c.model not in models:
+                models.append(c.model)
 
     def outcomes(self, method: ArmResults) -> list[Outcome]:
         """What the results say of everything that is claimed of a method."""
@@ -52,9 +60,51 @@ class ClaimChecker:
             else:
                 for name in claim.others:
                     other = self._arms.get((method.plain_arm, name))
-                    status = quantity_status(claim, method, other, margin)
+                    status = self._status(claim, method, other, margin)
                     outcomes.append(Outcome(claim.text, name, status))
         return outcomes
+
+    def _status(self, claim: Claim, method: ArmResults, other: ArmResults | None, margin: float) -> str:
+        """Whether a claim on two arms holds. What diverges is worse than what does not, whatever its other seeds say."""
+        pair = fair(method, other) if other else None
+        if pair is None:
+            return "not measured"
+        if any(leaks(arm) for arm in pair):
+            return "void, as it leaks"
+        ours, theirs = pair
+        if claim.quantity == "evaluation":
+            return evaluation_status(ours, theirs)
+        if theirs.diverged:
+            return "void, as that diverges"
+        early = self._early(method.plain_arm)
+        if did_not_train(theirs, early):
+            return "void, as that did not train"
+        if ours.diverged:
+            return "holds" if claim.relation in ("worse than", "no better than") else "contradicted"
+        if did_not_train(ours, early):
+            return "void, as it did not train"
+        model = self._model(ours, theirs, early)
+        if claim.quantity == "loss":
+            return relation_status(claim.relation, model.difference(ours, theirs), margin)
+        accuracy = model.difference(ours, theirs, "accuracy")
+        errors = replace(accuracy, mean=-accuracy.mean)  # less is better, as of a loss
+        return relation_status(claim.relation, errors, ACCURACY_MARGIN)
+
+    def _early(self, plain_arm: str) -> float:
+        """The loss of a plain block at a tenth of its tokens."""
+        if plain_arm not in self._early_losses:
+            self._early_losses[plain_arm] = early_loss(self._arms.get((plain_arm, "baseline")))
+        return self._early_losses[plain_arm]
+
+    def _model(self, ours: ArmResults, theirs: ArmResults, early: float) -> FamilyModel:
+        """The model that has both arms; of two families, one of all their arms."""
+        split = common_split(ours, theirs)
+        models = [model for model in self._models.get(ours.plain_arm, ()) if model.split == split]
+        for model in models:
+            if ours in model and theirs in model:
+                return model
+        apart = [arm for model in models if ours in model or theirs in model for arm in model.arms]
+        return FamilyModel([*apart, ours, theirs], split, early)
 
 
 def _owner(name: str, claim: Claim | ProbeClaim) -> str:
@@ -70,19 +120,12 @@ def _named(claim: Claim | ProbeClaim) -> list[tuple[str, str]]:
     return [(claim.text, other) for other in claim.others]
 
 
-def quantity_status(claim: Claim, method: ArmResults, other: ArmResults | None, margin: float) -> str:
-    """Whether a claim on two arms holds, whichever quantity it is about."""
-    if claim.quantity == "loss":
-        return loss_status(claim.relation, method, other, margin)
-    pair = fair(method, other) if other else None
-    if pair is None or claim.quantity == "evaluation":
+def evaluation_status(ours: ArmResults, theirs: ArmResults) -> str:
+    """Whether a claim that evaluation is slower holds, by the time measured in turns with the plain block's."""
+    ratio = ours.cost.evaluation_ratio if ours.cost and ours.cost.plain == theirs.id else None
+    if ratio is None:
         return "not measured"
-    if any(leaks(arm) for arm in pair):
-        return "void, as it leaks"
-    ours, theirs = ({run.seed: run.accuracy for run in arm.finished if run.accuracy is not None} for arm in pair)
-    seeds = sorted(ours.keys() & theirs.keys())
-    errors = paired([-ours[seed] for seed in seeds], [-theirs[seed] for seed in seeds])  # less is better, as of a loss
-    return relation_status(claim.relation, errors, ACCURACY_MARGIN)
+    return "holds" if ratio.low > 1 else "contradicted" if ratio.high < 1 else "open"
 
 
 def outcome_text(outcomes: Sequence[Outcome]) -> str:
@@ -95,12 +138,12 @@ def outcome_text(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def relation_status(relation: str, difference: Paired, margin: float = 0.0) -> str:
-    """Whether a paired difference bears a claim out; one that is smaller than the margin makes nothing better or worse."""
-    if difference.n < 2 or math.isnan(difference.low):
+def relation_status(relation: str, difference: Difference, margin: float = 0.0) -> str:
+    """Whether a difference bears a claim out; one that is smaller than the margin makes nothing better or worse."""
+    if not difference.known:
         return "open"
     side = -1 if difference.high < 0 else 1 if difference.low > 0 else 0  # below zero: better
-    equal, matters = within(difference, margin), side != 0 and abs(difference.mean) >= margin
+    equal, matters = difference.within(margin), side != 0 and abs(difference.mean) >= margin
     if relation == "about":
         return "holds" if equal else "contradicted" if matters else "not contradicted"
     claimed_side = -1 if relation in ("better than", "no worse than", "below") else 1
@@ -120,21 +163,6 @@ def divergence_status(method: ArmResults) -> str:
     return "holds" if method.diverged == len(method.runs) else f"in {method.diverged} of {len(method.runs)} seeds"
 
 
-def loss_status(relation: str, method: ArmResults, other: ArmResults | None, margin: float) -> str:
-    """Whether a claim on two arms holds. What diverges is worse than what does not, whatever its other seeds say."""
-    pair = fair(method, other) if other else None
-    if pair is None:
-        return "not measured"
-    if any(leaks(arm) for arm in pair):
-        return "void, as it leaks"
-    ours, theirs = pair
-    if theirs.diverged:
-        return "void, as that diverges"
-    if ours.diverged:
-        return "holds" if relation in ("worse than", "no better than") else "contradicted"
-    return relation_status(relation, difference(ours, theirs), margin)
-
-
 def probe_outcomes(method: ArmResults, claim: ProbeClaim) -> list[Outcome]:
     """What the results say of a claim on a probe, layer by layer, with the mean of each over the seeds."""
     runs = [run.probes.get(claim.probe, {}) for run in method.finished]
@@ -145,7 +173,7 @@ def probe_outcomes(method: ArmResults, claim: ProbeClaim) -> list[Outcome]:
         if not values:
             outcomes.append(Outcome(f"{claim} in layer", f"{layer} (not finite)", "not measured"))
             continue
-        bound = paired(values, [claim.bound] * len(values))
+        bound = from_bound(values, claim.bound)
         mean = statistics.fmean(values)
         outcomes.append(Outcome(f"{claim} in layer", f"{layer} ({mean:.2f})", relation_status(claim.side, bound)))
     return outcomes or [Outcome(str(claim), "", "not measured")]

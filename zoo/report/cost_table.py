@@ -7,10 +7,13 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from zoo.bench.step_costs import Ratio
 from zoo.report.arm_results import ArmResults
 from zoo.report.cell_texts import number_text
 from zoo.report.verdicts import Comparison
 from zoo.system.table import Table
+
+SPEEDS = ("steps/s", "samples/s", "evaluation time ×", "decoding time ×", "decoded tokens/s", "state bytes per token")
 
 
 def cost_table(comparisons: Sequence[Comparison]) -> Table:
@@ -23,8 +26,9 @@ def cost_table(comparisons: Sequence[Comparison]) -> Table:
         ours, theirs = c.method.first, c.plain.first
         extra = ours.parameters - theirs.parameters
         time_and_memory = _measured(c.method, c.plain) or _estimated(c.method, c.plain, plain_speed(c.plain.id))
-        rows.append((c.name, ours.host, f"{extra:+,}", f"{ours.flops / theirs.flops:.3f}", *time_and_memory))
-    head = ("method", "host", "parameters", "training FLOPs ×", "time ×", "95 %", "memory ×")
+        speeds = _speeds(c.method, c.plain)
+        rows.append((c.name, ours.host, f"{extra:+,}", f"{ours.flops / theirs.flops:.3f}", *time_and_memory, *speeds))
+    head = ("method", "host", "parameters", "training FLOPs ×", "time ×", "95 %", "memory ×", *SPEEDS)
     return Table("Cost compared with the plain block", head, tuple(rows))
 
 
@@ -34,6 +38,25 @@ def _measured(arm: ArmResults, plain: ArmResults) -> tuple[str, str, str] | None
         return None
     time, memory = arm.cost.time_ratio, arm.cost.memory_ratio
     return f"{time.value:.2f}", f"{time.low:.2f} … {time.high:.2f}", "–" if memory is None else f"{memory:.2f}"
+
+
+def _speeds(arm: ArmResults, plain: ArmResults) -> tuple[str, ...]:
+    """The columns of SPEEDS; a dash for what was not measured."""
+    cost = arm.cost if arm.cost and arm.cost.plain == plain.id else None
+    if cost is None:
+        return ("–",) * len(SPEEDS)
+    return (
+        _with_interval(cost.steps_per_second, ".3g"),
+        _with_interval(cost.samples_per_second, ".3g"),
+        _with_interval(cost.evaluation_ratio, ".2f"),
+        _with_interval(cost.decoding_ratio, ".2f"),
+        _with_interval(cost.decoded_per_second, ".3g"),
+        f"{cost.state[0]:,.0f} / {cost.state[1]:,.0f}" if cost.state else "–",
+    )
+
+
+def _with_interval(ratio: Ratio | None, form: str) -> str:
+    return f"{ratio.value:{form}} ({ratio.low:{form}} … {ratio.high:{form}})" if ratio else "–"
 
 
 def _estimated(arm: ArmResults, plain: ArmResults, plain_speed: float) -> tuple[str, str, str]:

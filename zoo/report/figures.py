@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zoo.bench.rate_curves import RateCurve
 from zoo.report.arm_results import ArmResults, common_split
+from zoo.report.verdict_words import COLOURS
 from zoo.report.verdicts import Comparison
 from zoo.system.foreign_text import label
 from zoo.system.json_rows import Point
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = {"better": "#2a7f3f", "worse": "#b3341f", "leaks": "#7a3fa0", "diverged": "#7a3fa0"}
 OTHER = "#666666"
 METHOD = "#1f6fb3"
 # How the line of such a baseline is drawn.
@@ -44,8 +44,8 @@ def forest(comparisons: Sequence[Comparison], title: str) -> Figure:
     rows = sorted(comparisons, key=lambda c: (math.isnan(c.difference.mean), c.difference.mean))
     for row, comparison in enumerate(rows):
         difference, colour = comparison.difference, COLOURS.get(comparison.verdict, OTHER)
-        if not math.isnan(difference.low):
-            axes.plot([difference.low, difference.high], [row, row], color=colour, lw=1.5)
+        if difference.known:
+            axes.plot(difference.interval(), [row, row], color=colour, lw=1.5)
         axes.plot([difference.mean], [row], "o", color=colour, ms=5)
     axes.axvline(0, color="black", lw=0.8)
     sizes = sorted(abs(c.difference.mean) for c in comparisons if not math.isnan(c.difference.mean))

@@ -5,39 +5,46 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from zoo.report.findings import Findings
+from zoo.report.verdict_words import explanations
 from zoo.system import foreign_text
 
 BASIS = (
-    "Losses are nats per token on the test split (validation, where there is none). Differences are method − baseline over"
-    " paired seeds: negative is better."
+    "Losses are nats per token on the test split (validation, where there is none). Differences are method − baseline"
+    " over the same seeds: negative is better."
 )
+LEVELS = "The level is 5 %; of a suite run with `--until-decided`, that of its look: 0.14 % at 3 seeds, 1.3 % at 5, 4.5 % at 8."
 COLUMNS = {
-    "n": "seeds that both arms finished.",
-    "95 % (t), 95 % (bootstrap)": "intervals of the difference. With few seeds the bootstrap interval is too narrow; with"
-    " three it spans the smallest to the largest difference.",
-    "p (Holm)": "p after Holm's correction over the methods of a suite that were asked the same.",
-    "detectable": "the smallest true difference these seeds would reveal with 80 % power, given their observed spread; a"
+    "n": "seeds that the arms finished; two numbers are the method's and the baseline's.",
+    "95 %": "the interval of the difference, of this question alone: loss = arm + seed + ε over all arms of a suite, host and"
+    " size, each arm with its own variance, moderated by the family's (Smyth 2004), t on d₀ + d degrees of freedom"
+    " (docs/statistics.md).",
+    "p (Dunnett)": "p for having asked the same of all methods of a suite, whose differences share a baseline.",
+    "detectable": "the smallest true difference these seeds would reveal with 80 % power, among so many questions; a"
     " smaller difference that was shown is likely to be overrated.",
+    "accuracy (%), bits per byte": "differences on the validation split, with half of the 95 % interval, by the same model."
+    " Accuracy is better where it is positive.",
+    "s₀, d₀, seeds' deviation": "how far the runs of an arm typically lie apart; as how many degrees of freedom that counts"
+    " for each arm (∞: one variance serves all); how far seeds move all arms together.",
     "learning rate": "the best of those that both arms tried; two values are the method's and the baseline's.",
     "match is off by": "what the baseline has more or less than the method.",
-    "rates tried": "learning rates of the arm's first seed, as multiples of its own.",
+    "rates tried": "learning rates that the arm was given the choice of, as multiples of its own; the choice is made on a"
+    " seed that is not judged (“rate chosen on a test seed”: in older runs it was).",
     "training FLOPs ×": "FLOPs per token of a training step, forward and backward, as a ratio to the plain block's.",
     "time ×, memory ×": "of a training step, as ratios to the plain block's, measured in turns with it, each in a process of"
     " its own with as many threads as a run; memory is what is used beyond the weights: activations, gradients, the"
     " optimiser's state. “≈” marks a hint from the runs themselves, where that was not measured: the 90th percentile of each"
     " arm's speed, and the memory of whole processes.",
+    "steps/s, samples/s, decoded tokens/s": "of training and of decoding one row, medians with 95 % intervals, as this machine"
+    " was then; a sample is a row of a batch.",
+    "evaluation time ×, decoding time ×": "of evaluating a batch and of decoding a token, as ratios to the plain block's,"
+    " measured in turns with it. “–”: not measured, or the method cannot be decoded with a state.",
+    "state bytes per token": "what decoding keeps of each token, the method's and the plain block's.",
 }
-
-VERDICT = (
-    "*better* or *worse* where p (Holm) < 0.05 and the difference is at least the margin; *no difference that matters* where"
-    " the whole 95 % interval (t) lies within ± the margin, or a significant difference is smaller than it; *no difference"
-    " shown* otherwise. *Leaks*: it saw later tokens; *diverged*: on some seed."
-)
 
 
 def legend(report: Findings) -> list[tuple[str, str]]:
     """What each column means, with its name."""
-    return [*COLUMNS.items(), ("margin", margins(report)), ("verdict", VERDICT)]
+    return [*COLUMNS.items(), ("margin", margins(report)), ("verdict", f"{explanations()}. {LEVELS}")]
 
 
 def margins(report: Findings) -> str:
@@ -49,7 +56,7 @@ def margins(report: Findings) -> str:
     values = "".join(suites) if len(suites) < 2 else _by_suite(suites)
     return (
         f"the smallest difference that matters{f': {values} nats per token' if values else ''}. Where `suite.margin` sets none"
-        " it is the larger of 0.005 and what 1 % more tokens is worth to the plain block: 0.01 × −d loss / d ln tokens, the"
+        " it is the larger of 0.005 and what 1 % more compute is worth to the plain block: 0.01 × −d loss / d ln tokens, the"
         " slope of its training loss over the second half of the tokens, mean over the seeds."
     )
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 import statistics
 
-from zoo.bench.stats import Paired
 from zoo.bench.store import Result
 from zoo.report.arm_results import ArmResults
 
 LEAST = 0.005  # nats per token: no smaller margin is taken from a training curve
-WORTH = 0.01  # the share of tokens whose worth to the plain block is the margin
+WORTH = 0.01  # the share of compute whose worth to the plain block is the margin
 
 
-def worth_of_tokens(plain: ArmResults | None) -> float:
-    """The margin where a suite sets none: what 1 % more tokens is worth to the plain block, but at least 0.005 nats.
+def worth_of_compute(plain: ArmResults | None) -> float:
+    """The margin where a suite sets none: what 1 % more compute is worth to the plain block, but at least 0.005 nats.
 
-    d loss / d ln tokens is the slope of the least-squares line through a run's logged training losses against ln tokens,
-    over the second half of its tokens; of several runs, the mean. Without three such points in any run it is not known.
+    Of one model, 1 % more compute is 1 % more tokens. d loss / d ln tokens is the slope of the least-squares line through a
+    run's logged training losses against ln tokens, over the second half of its tokens; of several runs, the mean. Without
+    three such points in any run it is not known.
     """
     slopes = [_late_slope(run) for run in plain.finished] if plain else []
     known = [slope for slope in slopes if not math.isnan(slope)]
@@ -31,8 +31,3 @@ def _late_slope(run: Result) -> float:
     if len(late) < 3 or len({x for x, _ in late}) < 2:
         return math.nan
     return statistics.linear_regression(*zip(*late, strict=True)).slope
-
-
-def within(difference: Paired, margin: float) -> bool:
-    """Whether the whole 95 % interval (t) is smaller than what matters."""
-    return margin > 0 and -margin <= difference.low and difference.high <= margin

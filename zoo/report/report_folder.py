@@ -13,6 +13,7 @@ from zoo.report.findings import Findings
 from zoo.report.pages import FIGURES, figure_file, html_page, markdown
 from zoo.report.selection import left_out
 from zoo.report.tensorboard import IN_TENSORBOARD, REPORT, RUN, SHOWN, SOME, TENSORBOARD, to_tensorboard
+from zoo.report.verdict_words import WORDS
 from zoo.system.files import write_atomically
 
 
@@ -47,7 +48,9 @@ def _clear(folder: Path) -> None:
 
 
 def print_report(report: Findings, folder: Path) -> None:
-    """Print where the report is, and what its figures leave out."""
+    """Print what the verdicts mean, where the report is, and what its figures leave out."""
+    for word in dict.fromkeys(c.verdict for c in report.comparisons):
+        print(f"{word:<14}{WORDS.get(word, '')}")
     events = folder / TENSORBOARD
     print(f"report   {folder / 'report.html'}\nview     tensorboard --logdir {shlex.quote(str(events))}")
     runs = sum(len(arm.runs) for arm in report.arms)

@@ -15,7 +15,8 @@ from zoo.report.findings import Findings
 from zoo.report.grouping import by_method, order
 from zoo.report.legend import introduction
 from zoo.report.tables import tables
-from zoo.report.verdicts import EQUAL, Comparison
+from zoo.report.verdict_words import DECIDED_BY_LOSS
+from zoo.report.verdicts import Comparison
 from zoo.system.foreign_text import markdown
 from zoo.system.table import Table, counted
 
@@ -29,19 +30,18 @@ which most of the methods were first tried; each method's card quotes them under
 Made from `results.jsonl` by `zoo-report STORE --results RESULTS.md`; the runs behind it by `zoo-bench --suite NAME`.
 """
 ON_CLAIMS = """\
-- **±**: half of the 95 % interval (t) of one question alone.
+- **±**: half of the 95 % interval of one question alone.
 - **does the claim hold?** A claim about the loss is judged by the 95 % interval of the difference to whatever it names, so
-  it may hold where the verdict, which allows for all questions of the suite, is *no difference shown*. *Holds*: the
-  interval lies on the claimed side, and the difference is at least the margin. *Contradicted*: it lies on the other side,
-  or within ± the margin. *Open*: neither. “About”, “no better than” and “no worse than” *hold* within ± the margin and are
-  *not contradicted* where the interval has zero in it. What leaks makes a claim *void*. A claim about a learned value is
-  judged by its mean over the seeds, layer by layer.
+  it may hold where the verdict, which allows for all questions of the suite, is *open*. *Holds*: the interval lies on the
+  claimed side, and the difference is at least the margin. *Contradicted*: it lies on the other side, or the 90 % interval
+  lies within ± the margin. *Open*: neither. “About”, “no better than” and “no worse than” *hold* within ± the margin and
+  are *not contradicted* where the interval has zero in it. What leaks or did not train makes a claim *void*. A claim about
+  a learned value is judged by its mean over the seeds, layer by layer.
 - **baseline** is the plain block, also of a method with more parameters. *The same*: no width of the FFN matches better
   than the plain block as it is.
 
 A small model and few tokens: a claim that does not hold here may hold elsewhere, and the other way round.
 """
-VERDICTS = ("better", EQUAL, "no difference shown", "worse")  # what is none of these has a column of its own
 
 
 def results_page(report: Findings) -> str:
@@ -54,6 +54,7 @@ def results_page(report: Findings) -> str:
         in_short(report).markdown(),
         tally(report, checker),
         "",
+        *([disagreement, ""] if (disagreement := disagreements(report)) else []),
         conditions(report),
         "",
         "## Legend",
@@ -103,10 +104,10 @@ def in_short(report: Findings) -> Table:
         asked.setdefault((c.suite or "–", c.method.first.host, c.match), []).append(c)
     rows = []
     for (suite, host, match), of in sorted(asked.items(), key=lambda each: order(each[0])):
-        columns = [", ".join(c.name for c in of if c.verdict == verdict) for verdict in VERDICTS]
-        others = ", ".join(f"{c.name} ({c.verdict})" for c in of if c.verdict not in VERDICTS)
+        columns = [", ".join(c.name for c in of if c.verdict == verdict) for verdict in DECIDED_BY_LOSS]
+        others = ", ".join(f"{c.name} ({c.verdict})" for c in of if c.verdict not in DECIDED_BY_LOSS)
         rows.append((suite, host, MATCHES[match], *(names or "–" for names in (*columns, others))))
-    return Table("In short", ("suite", "host", "against", *VERDICTS, "other"), tuple(rows))
+    return Table("In short", ("suite", "host", "against", *DECIDED_BY_LOSS, "other"), tuple(rows))
 
 
 def tally(report: Findings, checker: ClaimChecker) -> str:
@@ -115,6 +116,18 @@ def tally(report: Findings, checker: ClaimChecker) -> str:
     statuses = Counter(outcome.status for arm in methods.values() for outcome in checker.outcomes(arm))
     counts = ", ".join(f"*{status}* {count}" for status, count in statuses.most_common())
     return f"Of {counted(statuses.total(), 'claim')} that can be checked: {counts}." if statuses else ""
+
+
+def disagreements(report: Findings) -> str:
+    """The methods of which loss and accuracy tell opposite things, in a sentence."""
+    disagreeing = [c for c in report.comparisons if c.match == "none" and c.disagrees()]
+    if not disagreeing:
+        return ""
+    parts = []
+    for words, sign in (("a higher loss and a better accuracy", 1), ("a lower loss and a worse accuracy", -1)):
+        names = [markdown(c.name) for c in disagreeing if c.difference.mean * sign > 0]
+        parts += [f"{words}: {', '.join(names)}"] if names else []
+    return f"Loss and accuracy disagree, both beyond their 95 % intervals: {'; '.join(parts)}."
 
 
 def conditions(report: Findings) -> str:

@@ -9,7 +9,17 @@ from collections.abc import Sequence
 
 from zoo.report import learned_values
 from zoo.report.arm_results import ArmResults
-from zoo.report.cell_texts import against, caveats, interval_text, number_text, p_value_text, size, where
+from zoo.report.cell_texts import (
+    against,
+    caveats,
+    change_text,
+    interval_text,
+    number_text,
+    p_value_text,
+    seeds_text,
+    size,
+    where,
+)
 from zoo.report.cost_table import cost_table
 from zoo.report.findings import Findings
 from zoo.report.grouping import by_family, methods_of
@@ -37,7 +47,9 @@ def _learned_tables(report: Findings) -> list[Table]:
 
 @functools.lru_cache(maxsize=1)
 def _other_tables(report: Findings) -> list[Table]:
-    others = [cost_table(report.comparisons), arm_table(report.arms)]
+    others = [cost_table(report.comparisons), arm_table(report.arms), model_table(report.comparisons)]
+    if disagreeing := [c for c in report.comparisons if c.disagrees()]:
+        others.insert(0, disagreement_table(disagreeing))
     if report.twins:
         others.append(noise_table(report.twins))
     if report.earlier:
@@ -53,21 +65,22 @@ def verdict_table(comparisons: Sequence[Comparison]) -> Table:
         rows.append(
             {
                 "method": c.name,
-                "n": f"{d.n}{caveats(c)}",
+                "n": f"{seeds_text(d)}{caveats(c)}",
                 "loss": number_text(ours, ".4f"),
                 "baseline": number_text(theirs, ".4f"),
                 "difference": number_text(d.mean, "+.4f"),
-                "95 % (t)": interval_text(d.low, d.high),
-                "95 % (bootstrap)": interval_text(d.boot_low, d.boot_high),
+                "95 %": interval_text(d.low, d.high),
                 "p": p_value_text(d.p),
-                "p (Holm)": p_value_text(c.p_holm),
+                "p (Dunnett)": p_value_text(c.p_adjusted),
                 "detectable": number_text(c.detectable, ".4f"),
+                "accuracy (%)": change_text(c.accuracy, "+.2f", 100.0),
+                "bits per byte": change_text(c.bits_per_byte, "+.4f"),
                 "learning rate": " / ".join(dict.fromkeys(f"{arm.first.lr:.2g}" for arm in (c.method, c.baseline))),
                 "match is off by": "–" if c.match == "none" else f"{c.off_by:+.3%}",
                 "verdict": c.verdict,
             }
         )
-    brief = ("method", "n", "difference", "95 % (t)", "p (Holm)", "verdict")
+    brief = ("method", "n", "difference", "95 %", "p (Dunnett)", "verdict")
     return Table.of(f"Verdicts {against(comparisons[0])}", rows, brief)
 
 
@@ -120,12 +133,41 @@ def noise_table(pairs: Sequence[Twins]) -> Table:
             "host": t.host,
             "n": str(t.difference.n),
             "difference": number_text(t.difference.mean, "+.4f"),
-            "deviation": number_text(t.difference.deviation, ".4f"),
-            "95 % (t)": interval_text(t.difference.low, t.difference.high),
+            "95 %": interval_text(t.difference.low, t.difference.high),
         }
         for t in pairs
     ]
-    return Table.of("Noise: methods that are the same function", rows, ("pair", "n", "difference", "95 % (t)"))
+    return Table.of("Twins: methods that are the same function", rows, ("pair", "n", "difference", "95 %"))
+
+
+def disagreement_table(comparisons: Sequence[Comparison]) -> Table:
+    """Where loss and accuracy tell opposite things of a method, both beyond their 95 % intervals."""
+    rows = [
+        (c.name, where(c), c.match, change_text(c.difference, "+.4f"), change_text(c.accuracy, "+.2f", 100.0))
+        for c in sorted(comparisons, key=lambda c: (c.match, c.name))
+    ]
+    return Table("Loss and accuracy disagree", ("method", "where", "match", "loss", "accuracy (%)"), tuple(rows))
+
+
+def model_table(comparisons: Sequence[Comparison]) -> Table:
+    """What the model of each family found: how far runs lie apart, how alike arms are in that, how alike seeds."""
+    models = {id(c.model): c for c in comparisons if c.model and c.model.arms}
+    rows = []
+    for c in models.values():
+        assert c.model is not None
+        fit = c.model.fit()
+        rows.append(
+            (
+                where(c),
+                c.model.split,
+                str(len(c.model.arms)),
+                number_text(fit.deviation, ".4f"),
+                "∞" if math.isinf(fit.prior.degrees) else number_text(fit.prior.degrees, ".1f"),
+                number_text(math.sqrt(fit.seed_variance), ".4f"),
+            )
+        )
+    head = ("family", "split", "arms", "s₀", "d₀", "seeds' deviation")
+    return Table("Noise: the model of each family", head, tuple(rows))
 
 
 def change_table(now: Findings, before: Findings) -> Table:
@@ -147,4 +189,4 @@ def _by_arm_and_match(comparisons: Sequence[Comparison]) -> dict[tuple[str, str]
 
 
 def _outcome(c: Comparison | None) -> str:
-    return f"{number_text(c.difference.mean, '+.4f')} ({c.verdict}, n {c.difference.n})" if c else "–"
+    return f"{number_text(c.difference.mean, '+.4f')} ({c.verdict}, n {seeds_text(c.difference)})" if c else "–"

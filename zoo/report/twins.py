@@ -1,13 +1,14 @@
-"""Twins: two methods that are equal by definition, so that the difference of their runs is noise."""
+"""Twins: two methods that are equal by definition. They share their start, so they prove the arithmetic, not the noise."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from zoo.bench.stats import Paired
 from zoo.bench.store import Result, SuiteNotes
-from zoo.report.arm_results import ArmResults, arms, difference, fair
+from zoo.report.arm_results import ArmResults, arms, common_split, fair
+from zoo.report.family_models import FamilyModel
+from zoo.statistics.difference import Difference
 
 
 class Twins(NamedTuple):
@@ -16,7 +17,7 @@ class Twins(NamedTuple):
     first: str
     second: str
     host: str
-    difference: Paired
+    difference: Difference  # of these two alone
 
 
 def twins(results: Sequence[Result], notes: SuiteNotes) -> list[Twins]:
@@ -38,5 +39,6 @@ def twins_among(arms: Iterable[ArmResults], notes: SuiteNotes) -> list[Twins]:
         for a in by_name.get(one, ()):
             for b in seconds.get((a.plain_arm, a.first.host), ()):
                 if pair := fair(a, b):
-                    pairs.append(Twins(first=one, second=other, host=a.first.host, difference=difference(*pair)))
+                    alone = FamilyModel(pair, common_split(*pair)).difference(*pair)
+                    pairs.append(Twins(first=one, second=other, host=a.first.host, difference=alone))
     return pairs

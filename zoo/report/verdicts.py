@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from zoo.bench.stats import Paired, detectable, holm
 from zoo.bench.store import NO_NOTES, Result, SuiteNotes
-from zoo.report.arm_results import ArmResults, Split, arms, common_split, difference, fair, leaks
-from zoo.report.margin import within, worth_of_tokens
-
-LEVEL = 0.05
-EQUAL = "no difference that matters"
+from zoo.report.arm_results import ArmResults, Split, arms, common_split, fair
+from zoo.report.family_models import FamilyModel
+from zoo.report.margin import worth_of_compute
+from zoo.report.trained import early_loss
+from zoo.report.verdict_words import BETTER, OPEN, SAME, VOID, WORSE
+from zoo.statistics.difference import Difference
+from zoo.statistics.dunnett import Question, adjusted_ps, critical_level
+from zoo.statistics.looks import LEVEL, look_at, planned_looks
+from zoo.statistics.power import detectable
 
 
 class Comparison(NamedTuple):
@@ -24,10 +26,13 @@ class Comparison(NamedTuple):
     match: str
     suite: str  # that the method was judged in
     plain: ArmResults | None  # the model that the method changes
-    difference: Paired
     margin: float  # the smallest difference that matters
     provisional: bool  # on the validation split, while others have been on the test split
-    p_holm: float = math.nan
+    model: FamilyModel | None = None  # of the arms that were judged together
+    difference: Difference = Difference(n=0, n_other=0)
+    level: float = LEVEL  # below which p is a difference; smaller at an early look
+    p_adjusted: float = math.nan  # Dunnett's
+    own_level: float = math.nan  # the level of this question alone that all of the family together come to
     detectable: float = math.nan  # the smallest true difference that these seeds would reveal with 80 % power
     verdict: str = ""
 
@@ -37,14 +42,14 @@ class Comparison(NamedTuple):
         return self.method.first.name
 
     @property
-    def family(self) -> tuple[str, str, str, str]:
-        """What is asked together: a suite's methods, in one host, of one size and training, against one kind of match."""
-        return self.suite, self.method.first.host, self.method.plain_arm, self.match
+    def place(self) -> tuple[str, str, str]:
+        """What is modelled together: a suite's arms, in one host, of one size and training."""
+        return self.suite, self.method.first.host, self.method.plain_arm
 
     @property
-    def p(self) -> float:
-        """p, where the losses decide: NaN for a method that leaks or diverges."""
-        return math.nan if leaks(self.method) or self.method.diverged else self.difference.p
+    def family(self) -> tuple[str, str, str, str]:
+        """What is asked together: the methods of one place, against one kind of match."""
+        return *self.place, self.match
 
     @property
     def split(self) -> Split:
@@ -56,13 +61,30 @@ class Comparison(NamedTuple):
         """How far the baseline is from what it was matched in, relative."""
         return self.baseline.spent.off_by(self.method.spent, self.match)
 
+    @property
+    def accuracy(self) -> Difference:
+        """The difference of the accuracies on the validation split: positive is better."""
+        assert self.model is not None
+        return self.model.difference(self.method, self.baseline, "accuracy")
+
+    @property
+    def bits_per_byte(self) -> Difference:
+        """The difference in bits per byte on the validation split: negative is better."""
+        assert self.model is not None
+        return self.model.difference(self.method, self.baseline, "bits_per_byte")
+
     def means(self) -> tuple[float, float]:
-        """The losses of method and baseline, over the seeds that both have."""
-        ours, theirs = self.method.losses(self.split), self.baseline.losses(self.split)
-        seeds = sorted(ours.keys() & theirs.keys())
-        if not seeds:
-            return math.nan, math.nan
-        return statistics.fmean(ours[seed] for seed in seeds), statistics.fmean(theirs[seed] for seed in seeds)
+        """The losses of method and baseline, each over its seeds."""
+        return self.method.spread(self.split).mean, self.baseline.spread(self.split).mean
+
+    def disagrees(self) -> bool:
+        """Whether loss and accuracy tell opposite things, both beyond their 95 % intervals."""
+        if self.verdict in VOID or not self.difference.known:
+            return False
+        loss, accuracy = self.difference, self.accuracy
+        worse_but_right = loss.low > 0 and accuracy.low > 0
+        better_but_wrong = loss.high < 0 and accuracy.high < 0
+        return worse_but_right or better_but_wrong
 
 
 def compare(results: Sequence[Result], notes: SuiteNotes = NO_NOTES) -> list[Comparison]:
@@ -72,27 +94,20 @@ def compare(results: Sequence[Result], notes: SuiteNotes = NO_NOTES) -> list[Com
 
 def compare_arms(arms: Mapping[str, ArmResults], notes: SuiteNotes) -> list[Comparison]:
     """Every method of these arms against each of its baselines. p-values are corrected over a family."""
-    comparisons = _uncorrected(arms, notes)
+    comparisons = _modelled(_pairs(arms, notes), notes)
     families: dict[tuple[str, ...], list[int]] = {}
     for i, each in enumerate(comparisons):
         families.setdefault(each.family, []).append(i)
     for members in families.values():
-        ps = [comparisons[i].p for i in members]
-        questions = sum(not math.isnan(p) for p in ps)
-        for i, p_holm in zip(members, holm(ps), strict=True):
-            one = comparisons[i]
-            comparisons[i] = one._replace(
-                p_holm=p_holm,
-                detectable=detectable(one.difference.n, one.difference.deviation, max(1, questions)),
-                verdict=verdict(one.method, one.difference, p_holm, one.margin),
-            )
+        for i, judged in zip(members, _judged([comparisons[i] for i in members]), strict=True):
+            comparisons[i] = judged
     return comparisons
 
 
-def _uncorrected(arms: Mapping[str, ArmResults], notes: SuiteNotes) -> list[Comparison]:
-    """Every comparison, without what depends on the others of its family."""
+def _pairs(arms: Mapping[str, ArmResults], notes: SuiteNotes) -> list[Comparison]:
+    """Every comparison that can be made, before any statistics."""
     tested = any(run.test_loss is not None for arm in arms.values() for run in arm.tried)
-    default_margins = {id: worth_of_tokens(arms.get(id)) for id in {arm.plain_arm for arm in arms.values()}}
+    default_margins = {id: worth_of_compute(arms.get(id)) for id in {arm.plain_arm for arm in arms.values()}}
     comparisons = []
     for method in arms.values():
         if method.first.match != "method":
@@ -109,7 +124,6 @@ def _uncorrected(arms: Mapping[str, ArmResults], notes: SuiteNotes) -> list[Comp
                     match=match,
                     suite=suite,
                     plain=arms.get(method.plain_arm),
-                    difference=difference(*pair),
                     margin=notes.margins.get(suite, default_margins[method.plain_arm]),
                     provisional=tested and common_split(*pair) != "test",
                 )
@@ -117,16 +131,54 @@ def _uncorrected(arms: Mapping[str, ArmResults], notes: SuiteNotes) -> list[Comp
     return comparisons
 
 
-def verdict(method: ArmResults, difference: Paired, p: float, margin: float) -> str:
-    """The verdict in words: better, worse, no difference that matters, no difference shown, diverged, leaks."""
-    if leaks(method):
-        return "leaks"
-    if method.diverged:
-        return "diverged"
-    if difference.n < 2:
-        return "one seed: no verdict" if difference.n else "no seed that both finished: no verdict"
-    if within(difference, margin) or (p < LEVEL and abs(difference.mean) < margin):
-        return EQUAL
-    if p < LEVEL:
-        return "better" if difference.mean < 0 else "worse"
-    return "no difference shown"
+def _modelled(comparisons: Sequence[Comparison], notes: SuiteNotes) -> list[Comparison]:
+    """The comparisons with their differences, by a model for each place and split."""
+    places: dict[tuple[str, ...], list[Comparison]] = {}
+    for c in comparisons:
+        places.setdefault((*c.place, c.split), []).append(c)
+    plain_arms = {c.method.plain_arm: c.plain for c in comparisons}
+    early = {id: early_loss(plain) for id, plain in plain_arms.items()}
+    models = {
+        key: FamilyModel(
+            [arm for c in of for arm in (c.baseline, c.method)], of[0].split, early[of[0].method.plain_arm]
+        )
+        for key, of in places.items()
+    }
+    modelled = []
+    for c in comparisons:
+        model = models[(*c.place, c.split)]
+        difference = model.difference(c.method, c.baseline)
+        looks = notes.looks.get(c.suite)
+        level = look_at(difference.n, planned_looks(looks)).level if looks else LEVEL
+        modelled.append(c._replace(model=model, difference=difference, level=level))
+    return modelled
+
+
+def _judged(family: Sequence[Comparison]) -> list[Comparison]:
+    """The comparisons of a family with p-values for having asked them all, and verdicts."""
+    void = [c.model.void_verdict(c.method) if c.model else "" for c in family]
+    questions = [
+        Question(Difference(n=0, n_other=0) if word else c.difference, c.baseline.id)
+        for c, word in zip(family, void, strict=True)
+    ]
+    own_levels = {level: critical_level(questions, level) for level in {c.level for c in family}}
+    judged = []
+    for c, p, word in zip(family, adjusted_ps(questions), void, strict=True):
+        judged.append(
+            c._replace(
+                p_adjusted=p,
+                own_level=own_levels[c.level],
+                detectable=detectable(c.difference, own_levels[c.level]),
+                verdict=word or verdict(c.difference, p, c.margin, c.level),
+            )
+        )
+    return judged
+
+
+def verdict(difference: Difference, p: float, margin: float, level: float = LEVEL) -> str:
+    """The verdict that the losses give: better, worse, the same, or open."""
+    if difference.within(margin):
+        return SAME
+    if p < level:
+        return BETTER if difference.mean < 0 else WORSE
+    return OPEN

@@ -65,6 +65,9 @@ class Summary:
     budgets: list[dict[str, Any]] = field(
         default_factory=list
     )  # at the end of every period: multiple of the base budget, step, tokens, loss, accuracy, bits_per_byte
+    steps_per_second: float = math.nan  # of training alone, as are samples
+    samples_per_second: float = math.nan  # rows of a batch
+    evaluation_seconds: float = math.nan  # of the last validation in this session
 
     @property
     def over(self) -> bool:
@@ -146,10 +149,20 @@ def rows(summary: Summary, folder: Path) -> list[tuple[str, str]]:
         ("bits per byte", _figure(summary.bits_per_byte, ".4f", measured)),
         ("accuracy", _figure(summary.accuracy, ".2%", measured)),
         ("tokens/s", f"{summary.tokens_per_second:,.0f}"),
+        *(_speeds(summary) if math.isfinite(summary.steps_per_second) else []),
         ("peak memory", f"{summary.peak_memory / 1e6:,.0f} MB"),
         ("time", duration(summary.seconds)),
         ("folder", str(folder)),
         ("view", f"tensorboard --logdir {shlex.quote(str(logdir(folder)))}"),
+    ]
+
+
+def _speeds(summary: Summary) -> list[tuple[str, str]]:
+    evaluation = [("validation", duration(summary.evaluation_seconds))] if summary.evaluation_seconds > 0 else []
+    return [
+        ("steps/s", f"{summary.steps_per_second:.3g}"),
+        ("samples/s", f"{summary.samples_per_second:.3g}"),
+        *evaluation,
     ]
 
 

@@ -65,6 +65,9 @@ def summarise(config: Config, session: Session, status: Status) -> Summary:
         bad_validation=state.bad_validation,
         notes=_notes(state),
         budgets=list(state.budgets),
+        steps_per_second=state.step / max(state.train_seconds, 1e-9),
+        samples_per_second=state.tokens / session.data.length / max(state.train_seconds, 1e-9),
+        evaluation_seconds=session.evaluation_seconds,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -60,6 +61,7 @@ class Session:
     window_seconds: float = 0.0  # of training since the last log
     window_tokens: int = 0
     watch: Watch = field(default_factory=Watch)  # of activations
+    evaluation_seconds: float = math.nan  # of the last validation
     began: float = field(default_factory=time.perf_counter)  # on this process's clock, as if there had been no break
 
     def seconds(self) -> float:

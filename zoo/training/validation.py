@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 
 def validate(session: Session) -> bool:
     """Measure, write, and note whether it got better; false if a signal came first, and then nothing has changed."""
+    began = time.perf_counter()
     figures = measure(session, "valid")
     if figures is None:
         return False
+    session.evaluation_seconds = time.perf_counter() - began
     state, settings = session.state, session.settings
     first_bad = math.isfinite(state.valid.get("loss", 0.0))  # the one before was good, or there was none
     state.valid, state.validated = figures, state.step

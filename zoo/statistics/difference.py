@@ -1,0 +1,83 @@
+"""The difference of two arms: its intervals, its p-value, and whether it is within a margin."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zoo.statistics.spread import CONFIDENCE, spread
+
+EQUIVALENCE = 0.90  # two one-sided tests at 5 %
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One arm less another. Negative is better, of losses. What too few seeds cannot tell is NaN."""
+
+    n: int  # seeds of the one
+    n_other: int  # seeds of the other
+    mean: float = math.nan
+    error: float = math.nan  # the standard error
+    degrees: float = math.nan  # of freedom
+    shared: float = 0.5  # of the variance, the part of the other arm: what differences from that arm have in common
+    pooled: bool = False  # the variance is that of all arms together, and as far off for all of them
+
+    @property
+    def known(self) -> bool:
+        """Whether the seeds say how far the difference may be off."""
+        return not math.isnan(self.error)
+
+    @property
+    def t(self) -> float:
+        """The difference over its standard error."""
+        if not self.known:
+            return math.nan
+        if self.error == 0:
+            return math.copysign(math.inf, self.mean) if self.mean else 0.0
+        return self.mean / self.error
+
+    @property
+    def p(self) -> float:
+        """Two-sided, of the difference being zero; of this question alone."""
+        from scipy.special import stdtr
+
+        return 2 * float(stdtr(self.degrees, -abs(self.t))) if self.known else math.nan
+
+    def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """Where the true difference is, as sure as that."""
+        if not self.known:
+            return math.nan, math.nan
+        reach = _quantile(self.degrees, 0.5 + confidence / 2) * self.error
+        return self.mean - reach, self.mean + reach
+
+    @property
+    def low(self) -> float:
+        """The lower end of the 95 % interval."""
+        return self.interval()[0]
+
+    @property
+    def high(self) -> float:
+        """The upper end of the 95 % interval."""
+        return self.interval()[1]
+
+    def within(self, margin: float) -> bool:
+        """Whether the whole 90 % interval lies within ± the margin: neither side can be larger (TOST at 5 %)."""
+        low, high = self.interval(EQUIVALENCE)
+        return margin > 0 and -margin <= low and high <= margin
+
+
+@functools.lru_cache(maxsize=4096)
+def _quantile(degrees: float, chance: float) -> float:
+    """Student's t that is not exceeded with this chance."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, chance))
+
+
+def from_bound(values: Sequence[float], bound: float) -> Difference:
+    """The mean of values less a number, by Student's t."""
+    n, mean, deviation = spread(values)
+    error = deviation / math.sqrt(n) if n > 1 else math.nan
+    return Difference(n=n, n_other=n, mean=mean - bound, error=error, degrees=n - 1.0)
