@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from zoo.bench.suite import Host, Suite
@@ -16,6 +16,8 @@ from zoo.counting.matching import Kind, Spent
 from zoo.data.tokenizer import configured_size
 from zoo.plugins.source_hash import source_hashes
 from zoo.slots import SLOTS
+
+OF_BENCH = ("suite.", "ladder.")  # settings that say what is run, and are none of a run's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,12 @@ class Arm:
     @property
     def steps(self) -> int:
         return int(self.values["train.steps"])
+
+    @property
+    def tokens_per_step(self) -> int:
+        """The tokens of a step of one rank."""
+        values = {**self.defaults, **self.values}
+        return int(values["data.batch_size"] * values["data.length"] * values["train.accumulate"])
 
     @property
     def spent(self) -> Spent:
@@ -81,6 +89,14 @@ def text_of(values: Mapping[str, Any]) -> str:
     return HEADER + "".join(f"{key} = {render(values[key])}\n" for key in sorted(values))
 
 
+def trained_longer(arm: Arm, factor: float) -> Arm:
+    """The arm with this multiple of its steps."""
+    values = {**arm.values, "train.steps": max(1, round(arm.steps * factor))}
+    if "train.validate_every" in values:  # at the end alone, as before
+        values["train.validate_every"] = max(values["train.validate_every"], values["train.steps"])
+    return replace(arm, id=_id(values), values=values)
+
+
 def arms_of(files: Sequence[str], bindings: Sequence[str], suite: Suite, host: Host | None) -> list[Arm]:
     """The baselines of the method that these files make, then the method. Without a host it is as the files say."""
     host_binding = [f"model.parallel = {host == 'parallel'}"] if host else []
@@ -89,7 +105,7 @@ def arms_of(files: Sequence[str], bindings: Sequence[str], suite: Suite, host: H
     build = functools.partial(loaded.build, "model", vocab_size=vocab_size, max_length=length)
     values = _run_values(loaded, length)
     host = "parallel" if loaded.get("model.parallel") else "sequential"
-    defaults = {key: value for key, value in loaded.defaults.items() if not key.startswith("suite.")}
+    defaults = {key: value for key, value in loaded.defaults.items() if not key.startswith(OF_BENCH)}
     baselines = {kind: _baseline(kind, build, values, defaults, length, host) for kind in suite.baselines}
     # One model may be the baseline of several kinds: the first of them is its match.
     arms = list({arm.id: arm for arm in reversed(baselines.values())}.values())
@@ -101,7 +117,7 @@ def arms_of(files: Sequence[str], bindings: Sequence[str], suite: Suite, host: H
 
 def _run_values(loaded: Config, length: int) -> dict[str, Any]:
     """The values of a run: the budget in steps, so that an arm may have a multiple of it, and always the host."""
-    values = {key: value for key, value in loaded.values.items() if not key.startswith("suite.")}
+    values = {key: value for key, value in loaded.values.items() if not key.startswith(OF_BENCH)}
     settings = loaded.build("train")
     values["train.steps"] = settings.num_steps(loaded.get("data.batch_size") * length * settings.accumulate)
     values["train.lr"] = settings.lr
