@@ -23,8 +23,11 @@ Role = Literal["plain", "other seeds", "more tokens", "budget", "gain", "harm", 
 MORE_TOKENS = 1.10  # what a control is trained for and not charged
 OWN_RATE = ("plain", "gain", "harm", "method")  # roles that choose a learning rate; the others take the plain block's
 BY_RULE = ("model.depth", "model.aspect", "model.width", "train.steps", "train.tokens")
-PER_RUNG = (*BY_RULE, "data.batch_size", "train.accumulate", "train.lr", "train.warmup", "train.betas")
-PER_RUNG += ("train.validate_every", "train.save_every", "train.log_every")
+PER_RUNG = (
+    *BY_RULE,
+    *("data.batch_size", "train.accumulate", "train.lr", "train.warmup", "train.betas"),
+    *("train.validate_every", "train.save_every", "train.log_every"),
+)
 
 
 class Member(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from zoo.report.findings import Findings
+from zoo.report.ladder_tables import ladder_legend
 from zoo.system import foreign_text
 
 BASIS = (
@@ -37,7 +38,7 @@ VERDICT = (
 
 def legend(report: Findings) -> list[tuple[str, str]]:
     """What each column means, with its name."""
-    return [*COLUMNS.items(), ("margin", margins(report)), ("verdict", VERDICT)]
+    return [*COLUMNS.items(), ("margin", margins(report)), ("verdict", VERDICT), *ladder_legend(report.ladders)]
 
 
 def margins(report: Findings) -> str:
