@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import naive_ladder as naive
 
-from zoo.scaling.loss_law import Run, fit_law, huber, predicted_losses
+from zoo.scaling.loss_law import Run, fit_law, huber, law_of, resampled_losses
 
 SIZES = [98_304, 331_776, 786_432]
 
@@ -82,12 +82,11 @@ def test_samples_are_fitted_each_alone() -> None:
 
 
 def test_the_prediction_has_the_spread_of_the_runs() -> None:
-    predicted, sample = predicted_losses(runs(), 1.5e6, 3e7, of_mean=2, resamples=200)
+    sample = resampled_losses(runs(), 1.5e6, 3e7, of_mean=2, resamples=200)
     low, high = np.quantile(sample, [0.025, 0.975])
-    assert low < predicted < high and low < true_loss(1.5e6, 3e7) < high
+    assert low < law_of(runs()).loss(1.5e6, 3e7)[0] < high and low < true_loss(1.5e6, 3e7) < high
     assert high - low < 0.05
-    again, same = predicted_losses(runs(), 1.5e6, 3e7, of_mean=2, resamples=200)
-    assert again == predicted and (same == sample).all()
+    assert (resampled_losses(runs(), 1.5e6, 3e7, of_mean=2, resamples=200) == sample).all()
 
 
 def test_points_of_one_run_are_not_resampled_apart() -> None:
@@ -99,6 +98,6 @@ def test_points_of_one_run_are_not_resampled_apart() -> None:
         points = tuple((20 * n * c, true_loss(n, 20 * n * c) * factor) for c in (0.5, 1, 2, 4))
         together.append(Run(n, points))
         apart += [Run(n, (point,)) for point in points]
-    wide = np.std(predicted_losses(together, 1.5e6, 3e7, of_mean=100, resamples=200)[1])
-    narrow = np.std(predicted_losses(apart, 1.5e6, 3e7, of_mean=100, resamples=200)[1])
+    wide = np.std(resampled_losses(together, 1.5e6, 3e7, of_mean=100, resamples=200))
+    narrow = np.std(resampled_losses(apart, 1.5e6, 3e7, of_mean=100, resamples=200))
     assert wide > 1.5 * narrow

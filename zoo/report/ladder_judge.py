@@ -9,7 +9,7 @@ from zoo.bench.ladder_notes import Prediction, read_ladder_arms, read_prediction
 from zoo.bench.ladder_plan import Member, Rung
 from zoo.bench.step_costs import read_costs
 from zoo.bench.store import Store
-from zoo.report.ladder_predictions import Target, predict
+from zoo.report.ladder_predictions import Predicted, Target, predict
 from zoo.report.ladder_results import LadderFindings, LadderRow, ladder_findings
 from zoo.scaling.looks import FUTILE, conditional_power, look_bounds
 from zoo.system.clock import now
@@ -47,44 +47,37 @@ class StoreJudge:
             self.say("no prediction of the top rung: it takes two rungs below it")
             return
         below = findings._replace(rungs=tuple(each for each in findings.rungs if each.depth < rung.law.depth))
+        targets = {}
         for member in members:
             if member.role in ("other seeds", "more tokens", "budget") or (ladder, member.arm.id) in known:
                 continue
             if member.arm.id in run:
                 self.say(f"{member.label} was run at the top rung before a prediction was registered: there is none")
-                continue
-            self._register(ladder, rung, member, below)
+            else:
+                targets[member.arm.id] = _target(rung, member)
+        predictions = predict(below, list(targets.values())) if targets else {}
+        for arm, target in targets.items():
+            if target.label in predictions:
+                self._register(ladder, rung.law.depth, arm, target, predictions[target.label])
 
-    def _register(self, ladder: str, rung: Rung, member: Member, below: LadderFindings) -> None:
-        arm = rung.plain.arm
-        target = Target(
-            label=member.label,
-            size=rung.law.parameters,
-            tokens=arm.steps * arm.tokens_per_step,
-            seeds=len(member.seeds),
-            compute=rung.plain.charged,
-            charged=member.charged,
-        )
-        predicted = predict(below, target)
-        if predicted is None or not math.isfinite(predicted.low + predicted.high):
+    def _register(self, ladder: str, depth: int, arm: str, target: Target, predicted: Predicted) -> None:
+        if not math.isfinite(predicted.low + predicted.high):
             return
-        register(
-            self.store.folder,
-            Prediction(
-                ladder=ladder,
-                depth=rung.law.depth,
-                label=member.label,
-                arm=member.arm.id,
-                loss=predicted.loss,
-                low=predicted.low,
-                high=predicted.high,
-                seeds=target.seeds,
-                runs=predicted.runs,
-                registered=now(),
-            ),
+        prediction = Prediction(
+            ladder=ladder,
+            depth=depth,
+            label=target.label,
+            arm=arm,
+            loss=predicted.loss,
+            low=predicted.low,
+            high=predicted.high,
+            seeds=target.seeds,
+            runs=predicted.runs,
+            registered=now(),
         )
+        register(self.store.folder, prediction)
         interval = f"{predicted.low:.4f} … {predicted.high:.4f}"
-        self.say(f"registered: {member.label} at the top rung should come to {predicted.loss:.4f} ({interval})")
+        self.say(f"registered: {target.label} at the top rung should come to {predicted.loss:.4f} ({interval})")
 
     def _findings(self, ladder: str) -> LadderFindings | None:
         folder = [self.store.folder]
@@ -114,3 +107,15 @@ class StoreJudge:
         if conditional_power(z, self.looks[look - 1] / self.looks[-1], bounds[-1]) < FUTILE:
             return "more seeds would hardly show anything"
         return ""
+
+
+def _target(rung: Rung, member: Member) -> Target:
+    """What is to be predicted of an arm at a rung."""
+    return Target(
+        label=member.label,
+        size=rung.law.parameters,
+        tokens=rung.plain.arm.steps * rung.plain.arm.tokens_per_step,
+        seeds=len(member.seeds),
+        compute=rung.plain.charged,
+        charged=member.charged,
+    )

@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from zoo.report.ladder_results import PLAIN, LadderFindings, RungResults
-from zoo.scaling.loss_law import Array, Run, predicted_losses
+import numpy as np
+
+from zoo.report.ladder_results import PLAIN, LadderFindings, LadderRow, RungResults
+from zoo.scaling.loss_law import LossLaw, Run, law_of, resampled_losses
 from zoo.scaling.multiplier import CONFIDENCE
 
 STEP = 0.1  # in ln C, over which the law's slope is taken
@@ -44,38 +46,41 @@ def plain_runs(rungs: Sequence[RungResults]) -> list[Run]:
     ]
 
 
-def predict(findings: LadderFindings, target: Target) -> Predicted | None:
-    """The loss of an arm; None where fewer than two sizes, or no κ, are known."""
+def predict(findings: LadderFindings, targets: Sequence[Target]) -> dict[str, Predicted]:
+    """The loss of every arm, by label; nothing where fewer than two sizes, or no κ of the arm, are known."""
     runs = plain_runs(findings.rungs)
     if len({run.size for run in runs}) < 2:
-        return None
-    plain, sample = predicted_losses(runs, target.size, target.tokens, target.seeds)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = _quantiles(sample, tail)
-    row = next((row for row in findings.rows if row.label == target.label), None)
-    if row is None or row.role in PLAIN:
-        return Predicted(plain, low, high, len(runs))
-    if row.compute is None:
-        return None
+        return {}
+    law = law_of(runs)
+    intervals: dict[tuple[int, int, int], tuple[float, float]] = {}
+    predicted = {}
+    for target in targets:
+        place = target.size, target.tokens, target.seeds
+        if place not in intervals:
+            low, high = np.quantile(resampled_losses(runs, *place), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+            intervals[place] = float(low), float(high)
+        plain = Predicted(float(law.loss(target.size, target.tokens)[0]), *intervals[place], len(runs))
+        row = next((row for row in findings.rows if row.label == target.label), None)
+        if row is None or row.role in PLAIN:
+            predicted[target.label] = plain
+        elif row.compute is not None:
+            predicted[target.label] = _beside(plain, row, target, slope_of(law, target.size, target.tokens))
+    return predicted
+
+
+def _beside(plain: Predicted, row: LadderRow, target: Target, slope: float) -> Predicted:
+    """The loss of an arm beside the plain block's: ΔL = −s·(ln κ − ln(C_plain/C_method)), κ projected to the target."""
+    assert row.compute is not None
     x = math.log(target.compute)
-    kappa = row.compute.projection(x) if len(row.rungs) > 1 else row.compute.log
-    slope = _slope(runs, target)
-    loss = plain - slope * (kappa.value - (x - math.log(target.charged)))
+    kappa = row.compute.projection(x) if len(row.compute.rungs) > 1 else row.compute.log
+    loss = plain.loss - slope * (kappa.value - (x - math.log(target.charged)))
     reach = slope * (kappa.interval()[1] - kappa.value)
-    return Predicted(loss, loss - math.hypot(plain - low, reach), loss + math.hypot(high - plain, reach), len(runs))
+    low, high = loss - math.hypot(plain.loss - plain.low, reach), loss + math.hypot(plain.high - plain.loss, reach)
+    return Predicted(loss, low, high, plain.runs)
 
 
-def _slope(runs: Sequence[Run], target: Target) -> float:
-    """What an e-fold of compute is worth at the target, by the law: both size and tokens grow by its square root."""
-    losses = []
-    for step in (-STEP / 2, STEP / 2):
-        factor = math.exp(step / 2)
-        losses.append(predicted_losses(runs, target.size * factor, target.tokens * factor, 1, resamples=0)[0])
-    return (losses[0] - losses[1]) / STEP
-
-
-def _quantiles(sample: Array, tail: float) -> tuple[float, float]:
-    import numpy as np
-
-    low, high = np.quantile(sample, [tail, 1 - tail])
-    return float(low), float(high)
+def slope_of(law: LossLaw, size: float, tokens: float) -> float:
+    """What an e-fold of compute is worth, by the law: both size and tokens grow by its square root."""
+    factor = math.exp(STEP / 4)
+    before, after = law.loss(size / factor, tokens / factor), law.loss(size * factor, tokens * factor)
+    return float(before[0] - after[0]) / STEP

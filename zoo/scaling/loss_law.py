@@ -142,22 +142,32 @@ def _non_negative(powers: Array, target: Array, weights: Array) -> Array:
     return best
 
 
-def predicted_losses(
+def law_of(runs: Sequence[Run]) -> LossLaw:
+    """The law of these runs, one sample."""
+    return fit_law(*_columns(runs))
+
+
+def _columns(runs: Sequence[Run]) -> tuple[list[float], list[float], Array]:
+    """Sizes, tokens and losses of every point of every run."""
+    sizes = [run.size for run in runs for _ in run.points]
+    tokens = [each for run in runs for each, _ in run.points]
+    return sizes, tokens, np.array([[loss for run in runs for _, loss in run.points]])
+
+
+def resampled_losses(
     runs: Sequence[Run], size: float, tokens: float, of_mean: int, resamples: int = RESAMPLES, seed: int = 0
-) -> tuple[float, Array]:
-    """The loss that the law of these runs predicts for the mean of `of_mean` new runs, and a sample of what it may be.
+) -> Array:
+    """What the mean loss of `of_mean` new runs may be, by the law of these runs: a sample.
 
     The run is what is resampled: its log residuals, over all of its budgets, go together to a run with as many budgets.
     They are widened by √(n/(n − 5)) for the five numbers that were fitted, n runs; of fewer than six, by √6.
     """
-    sizes = [run.size for run in runs for _ in run.points]
-    given = [each for run in runs for each, _ in run.points]
-    losses = np.array([[loss for run in runs for _, loss in run.points]])
+    sizes, given, losses = _columns(runs)
     law = fit_law(sizes, given, losses)
     fitted = np.array([law.loss(n, d)[0] for n, d in zip(sizes, given, strict=True)])
     residuals = _by_run(runs, np.log(losses[0] / fitted))
     alpha, beta = np.log(law.exponents[0])
-    near = Search((alpha, beta), reach=1.0, grid=5, zooms=5)
+    near = Search((float(alpha), float(beta)), reach=1.0, grid=5, zooms=5)
     generator = np.random.default_rng(seed)
     sample = []
     for first in range(0, resamples, AT_ONCE):
@@ -166,7 +176,7 @@ def predicted_losses(
         again = fit_law(sizes, given, fitted * np.exp(drawn), near)
         noise = np.mean([_drawn(generator, residuals, None, count)[:, -1] for _ in range(of_mean)], axis=0)
         sample.append(again.loss(size, tokens) * np.exp(noise))
-    return float(law.loss(size, tokens)[0]), np.concatenate(sample)
+    return np.concatenate(sample)
 
 
 def _by_run(runs: Sequence[Run], residuals: Array) -> list[Array]:
