@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from zoo.bench.arms import Arm, Job, arms_of, text_of, trained_longer
 from zoo.bench.ladder import MOST_SEEDS, Ladder
-from zoo.bench.selection import gin_file_of, method_files
+from zoo.bench.selection import suite_file
 from zoo.bench.suite import Host, Suite
 from zoo.config.configuration import Config
 from zoo.config.load import load_config
@@ -20,6 +20,7 @@ from zoo.scaling.size_law import Recipe, recipe
 
 Role = Literal["plain", "other seeds", "more tokens", "budget", "gain", "harm", "method"]
 
+TUNING_SEED = 0  # learning rates are chosen on it, and nothing is judged by it
 MORE_TOKENS = 1.10  # what a control is trained for and not charged
 OWN_RATE = ("plain", "gain", "harm", "method")  # roles that choose a learning rate; the others take the plain block's
 BY_RULE = ("model.depth", "model.aspect", "model.width", "train.steps", "train.tokens")
@@ -39,9 +40,9 @@ class Member(NamedTuple):
     seeds: tuple[int, ...]
     charged: float  # FLOPs
 
-    def jobs(self, factor: float, seeds: Sequence[int] | None = None) -> list[Job]:
+    def jobs(self, factor: float) -> list[Job]:
         """Its runs at a factor of the learning rate."""
-        return [Job(self.arm, seed, factor) for seed in (self.seeds if seeds is None else seeds)]
+        return [Job(self.arm, seed, factor) for seed in self.seeds]
 
 
 class Rung(NamedTuple):
@@ -83,7 +84,7 @@ def plan_ladder(
 ) -> LadderPlan:
     """Everything that a ladder will run, built at every size; `methods` are judged in place of the suite's."""
     of_methods = [file for file in files if load_config([file]).plugins]
-    files = [gin_file_of(name, "ladder"), *(file for file in files if file not in of_methods)]
+    files = [suite_file(name, "ladder"), *(file for file in files if file not in of_methods)]
     loaded = load_config(files, bindings)
     ladder: Ladder = loaded.build("ladder")
     suite: Suite = loaded.build("suite")
@@ -153,7 +154,7 @@ def _rung(
     plain: Member | None = None
     for name, role in _asked(ladder, methods):
         try:
-            arms = arms_of([*files, *method_files(name)], of_rung, suite, host)
+            arms = arms_of([*files, *name.split("+")], of_rung, suite, host)
         except ZooError as error:
             raise ZooError(f"{name} cannot be built at rung {index + 1} (depth {depth}): {error}") from error
         method = arms[-1]

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from zoo.bench.arms import Job
 from zoo.bench.ladder_notes import LadderArm, note_arms
-from zoo.bench.ladder_plan import OWN_RATE, LadderPlan, Member, Rung
+from zoo.bench.ladder_plan import OWN_RATE, TUNING_SEED, LadderPlan, Member, Rung
 from zoo.bench.launch import Launcher, signals_as_interrupts
 from zoo.bench.learning_rates import best_rate
 from zoo.bench.measure_costs import measure_costs, missing_costs
@@ -54,8 +54,10 @@ def planned_jobs(rung: Rung, suite_lrs: Sequence[float]) -> list[Job]:
     """The runs of a rung, should every arm do best at its middle rate, and every look be needed."""
     middle = suite_lrs[len(suite_lrs) // 2]
     jobs = [job for member in rung.members for job in member.jobs(middle)]
-    if rung.number <= GATE:
-        jobs += [Job(member.arm, 1, f) for member in rung.members if member.role in OWN_RATE for f in suite_lrs]
+    if rung.number <= GATE and len(suite_lrs) > 1:
+        jobs += [
+            Job(member.arm, TUNING_SEED, f) for member in rung.members if member.role in OWN_RATE for f in suite_lrs
+        ]
     return list({job.key: job for job in jobs}.values())
 
 
@@ -138,7 +140,7 @@ class _Climb:
         own = [member for member in members if member.role in OWN_RATE]
         tried = {member.label: self._tried(member.label) for member in own}
         several = [member for member in own if len(tried[member.label]) > 1]
-        self.pool.train(Job(member.arm, 1, factor) for member in several for factor in tried[member.label])
+        self.pool.train(Job(member.arm, TUNING_SEED, factor) for member in several for factor in tried[member.label])
         of_arm = by_arm(self.pool.store.read().values())
         factors = {}
         for member in own:

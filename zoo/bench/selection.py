@@ -19,7 +19,7 @@ def select_arms(
     suite_name: str | None, files: Sequence[str], bindings: Sequence[str], methods: Sequence[str] | None = None
 ) -> tuple[list[Arm], Suite]:
     """The arms of a suite, each once, and the suite; `methods` are judged in place of the suite's."""
-    files = [*([gin_file_of(suite_name, "suite")] if suite_name else []), *files]
+    files = [*([suite_file(suite_name)] if suite_name else []), *files]
     loaded = load_config(files, bindings)
     suite: Suite = loaded.build("suite")
     has_hosts = bool(suite_name) or "suite.hosts" in loaded.values
@@ -27,8 +27,9 @@ def select_arms(
     arms: dict[str, Arm] = {}
     for host in suite.hosts if has_hosts else (None,):
         for name in (suite.methods if methods is None else methods) or ("",):
+            method = [part for part in name.split("+") if part]
             try:
-                of_method = arms_of([*files, *method_files(name)], bindings, suite, host)
+                of_method = arms_of([*files, *method], bindings, suite, host)
             except ZooError as error:
                 if not name:
                     raise
@@ -48,13 +49,8 @@ def _check_bindings(loaded: Config, has_hosts: bool) -> None:
         raise ConfigError("a suite says where its methods stand: bind suite.hosts in place of model.parallel")
 
 
-def method_files(name: str) -> list[str]:
-    """The Gin files of a method or of a combination, whose parts + joins."""
-    return [part for part in name.split("+") if part]
-
-
-def gin_file_of(name: str, kind: Literal["suite", "ladder"]) -> str:
-    """The path of the Gin file of a suite or a ladder, which was given by its name or as a path."""
+def suite_file(name: str, kind: Literal["suite", "ladder"] = "suite") -> str:
+    """The path of the Gin file of a suite, or of a ladder, which was given by its name or as a path."""
     if Path(name).is_file():
         return name
     try:

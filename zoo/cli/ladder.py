@@ -28,10 +28,10 @@ def ladder_name(options: argparse.Namespace) -> str | None:
     if options.ladder or not options.suite:
         name: str | None = options.ladder
         return name
-    from zoo.bench.selection import gin_file_of
+    from zoo.bench.selection import suite_file
     from zoo.config.load import load_config
 
-    file = gin_file_of(options.suite, "suite")
+    file = suite_file(options.suite)
     return file if "ladder.depths" in load_config([file]).values else None
 
 
@@ -143,16 +143,17 @@ def _rung_table(plan: LadderPlan) -> Table:
 
 def _missing(member: Member, rung: Rung, plan: LadderPlan, results: dict[str, Result]) -> tuple[int, int]:
     """How many runs of an arm are missing at least, and should every look be needed."""
-    from zoo.bench.ladder_plan import OWN_RATE
+    from zoo.bench.arms import Job
+    from zoo.bench.ladder_plan import OWN_RATE, TUNING_SEED
     from zoo.bench.ladder_runner import GATE, at_look
     from zoo.bench.missing import missing_runs
 
-    lrs = plan.suite.lrs if member.role in OWN_RATE and rung.number <= GATE else plan.suite.lrs[:1]
+    tunes = member.role in OWN_RATE and rung.number <= GATE and len(plan.suite.lrs) > 1
+    tuning = [Job(member.arm, TUNING_SEED, factor) for factor in plan.suite.lrs] if tunes else []
     looks = plan.ladder.looks if rung.number <= GATE and plan.ladder.looks else (0,)
     counts = []
     for look in (looks[0], looks[-1]):
-        seeded = at_look(member, look)
-        jobs = [job for i, factor in enumerate(lrs) for job in seeded.jobs(factor, seeded.seeds if not i else (1,))]
+        jobs = [*tuning, *at_look(member, look).jobs(plan.suite.lrs[0])]
         counts.append(len(missing_runs(jobs, results, again=False)))
     return counts[0], counts[1]
 
