@@ -16,7 +16,10 @@ from zoo.bench.ladder_plan import plan_ladder
 from zoo.bench.ladder_runner import run_ladder
 from zoo.bench.step_costs import StepCost
 from zoo.bench.store import Store, read_suite_notes
+from zoo.report.figure_list import report_figures
+from zoo.report.figures import svg
 from zoo.report.findings import Findings
+from zoo.report.ladder_figures import kappa_figure
 from zoo.report.ladder_judge import HELPS, StoreJudge
 from zoo.report.ladder_results import LadderFindings, LadderRow, ladder_findings
 from zoo.report.ladder_tables import ladder_tables
@@ -177,6 +180,16 @@ def test_tables_and_pages_show_the_ladder(store: Path) -> None:
     for shown in ("Compute multipliers", "Predictions of the top rung", "**verdict of a ladder**"):
         assert shown in text
     assert "κ by rung" in page and "helps, not in time" in page
+
+
+def test_the_figure_has_a_line_per_arm_but_the_harm(store: Path) -> None:
+    figure = kappa_figure(findings(store))
+    shown = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert shown == ["plain, other seeds", "plain, 10 % more tokens", "wr_mean", "v1_m3", "v1_m4"]
+    image = svg(figure)
+    assert "<svg" in image and "v1_m4" in image
+    report = Findings.of(list(Store(store / "bench").read().values()), read_suite_notes([store / "bench"]))
+    assert report_figures(report)[0][0].startswith("ladders/small sequential")
 
 
 def test_a_store_without_a_ladder_has_no_such_table() -> None:
