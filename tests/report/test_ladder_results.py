@@ -192,6 +192,24 @@ def test_the_figure_has_a_line_per_arm_but_the_harm(store: Path) -> None:
     assert report_figures(report)[0][0].startswith("ladders/small sequential")
 
 
+def test_one_split_for_all_rungs(store: Path) -> None:
+    """While the top rung waits for its test, validation losses are compared, and its outcome is not yet there."""
+    folder = [store / "bench"]
+    arms, predictions = read_ladder_arms(folder), read_predictions(folder)
+    top = {arm.arm for arm in arms.values() if arm.depth == 3}
+    results = [
+        r if r.arm in top else replace(r, test_loss=(r.valid_loss or 0.0) + 0.5, tested=True)
+        for r in Store(folder[0]).read().values()
+    ]
+    (found,) = ladder_findings(results, arms, predictions, {})
+    assert {rung.split for rung in found.rungs} == {"validation"}
+    assert all(math.isnan(outcome.loss) for outcome in found.outcomes)
+    done = [replace(r, test_loss=(r.valid_loss or 0.0) + 0.5, tested=True) for r in results]
+    (found,) = ladder_findings(done, arms, predictions, {})
+    assert {rung.split for rung in found.rungs} == {"test"}
+    assert all(outcome.error > 0.2 for outcome in found.outcomes if outcome.prediction.label != "skip_scalar_0")
+
+
 def test_a_store_without_a_ladder_has_no_such_table() -> None:
     assert ladder_tables(()) == [] and ladder_findings([], {}, {}, {}) == []
 

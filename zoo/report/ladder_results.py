@@ -43,7 +43,8 @@ class RungResults(NamedTuple):
     parameters: int
     tokens: int
     x: float  # ln C of the plain block
-    split: Split
+    split: Split  # the same at all rungs
+    tested: bool  # whether all of its runs have a loss on the test split
     arms: Mapping[str, Runs]  # by label
     noise: Noise
     plain_loss: float
@@ -144,12 +145,13 @@ def _rungs(noted: Iterable[LadderArm], by_run: Mapping[tuple[str, int, float], R
         runs = [by_run[key] for seed in arm.seeds if (key := (arm.arm, seed, arm.factor)) in by_run]
         if runs:
             by_depth.setdefault(arm.depth, {})[arm.label] = Runs(arm, tuple(runs))
+    # Test and validation losses are not points of one curve: until every run has been tested, none of them counts as that.
+    tested = {depth: all(map(_tested, of_depth.values())) for depth, of_depth in by_depth.items()}
+    split: Split = "test" if all(tested.values()) else "validation"
     rungs: list[RungResults] = []
     for depth in sorted(by_depth):
         of_depth = by_depth[depth]
         plain = next((runs for runs in of_depth.values() if runs.noted.role == "plain"), None)
-        tested = all(run.test_loss is not None for runs in of_depth.values() for run in runs.finished)
-        split: Split = "test" if tested else "validation"
         if plain is None or not (losses := plain.losses(split)):
             continue
         groups = [runs.losses(split) for runs in of_depth.values() if runs.noted.role not in ("harm", "budget")]
@@ -161,12 +163,17 @@ def _rungs(noted: Iterable[LadderArm], by_run: Mapping[tuple[str, int, float], R
                 tokens=plain.noted.tokens,
                 x=math.log(plain.noted.charged),
                 split=split,
+                tested=tested[depth],
                 arms=of_depth,
                 noise=pooled_noise(groups),
                 plain_loss=statistics.fmean(losses),
             )
         )
     return rungs
+
+
+def _tested(runs: Runs) -> bool:
+    return all(run.test_loss is not None for run in runs.finished)
 
 
 def _with_slopes(rungs: Sequence[RungResults]) -> tuple[RungResults, ...]:
@@ -298,12 +305,14 @@ def _at_tenth(plain: Runs) -> float:
 
 
 def _outcomes(rungs: Sequence[RungResults], predictions: Iterable[Prediction]) -> Iterable[Outcome]:
-    """Every prediction with the mean loss of its arm, over its first seeds."""
+    """Every prediction with the mean loss of its arm, on the split that the rungs below were judged on."""
     for prediction in predictions:
         loss = math.nan
+        of_test = any(rung.tested for rung in rungs if rung.depth < prediction.depth)
         for rung in rungs:
             runs = rung.arms.get(prediction.label)
-            if rung.depth == prediction.depth and runs is not None and runs.noted.arm == prediction.arm:
+            pending = of_test and not rung.tested
+            if rung.depth == prediction.depth and not pending and runs and runs.noted.arm == prediction.arm:
                 losses = runs.losses(rung.split)
                 loss = statistics.fmean(losses) if losses else math.nan
         yield Outcome(prediction, loss)
