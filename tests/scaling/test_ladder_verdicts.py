@@ -26,6 +26,7 @@ def overall(*logs: float, error: float = 0.01) -> Overall:
         (overall(0.08, 0.08, 0.08), overall(-0.05, -0.05, -0.05), "helps, not in time"),
         (overall(0.08, 0.08, 0.08), None, "helps, not in time"),
         (overall(0.20, 0.10, 0.02), overall(0.20, 0.10, 0.02), "fades"),
+        (overall(0.30, 0.22, 0.14, error=0.004), None, "fades"),  # at the top far above 1, beyond it not
         (
             overall(0.60, 0.58, 0.56, error=0.003),
             overall(0.5, 0.5, 0.5),
