@@ -120,16 +120,18 @@ def test_trouble_is_said_with_its_rung(store: Path) -> None:
     arms = read_ladder_arms(folder)
     second = next(arm.arm for arm in arms.values() if arm.depth == 2 and arm.label == "v1_m4")
 
-    def verdict(**changed: object) -> str:
+    def troubled(**changed: object) -> str:
         results = [
             replace(r, **changed) if r.arm == second else r  # type: ignore[arg-type]
             for r in Store(folder[0]).read().values()
         ]
-        return row(ladder_findings(results, arms, {}, {})[0], "v1_m4").verdict
+        found = row(ladder_findings(results, arms, {}, {})[0], "v1_m4")
+        assert found.compute is None and found.data is None and len(found.rungs) >= 2
+        return found.verdict
 
-    assert verdict(status="diverged", valid_loss=None) == "diverged at rung 2"
-    assert verdict(valid_loss=5.999) == "did not train at rung 2"
-    assert verdict(causal=False) == "leaks" and verdict(alarm="a leak") == "leaks"
+    assert troubled(status="diverged", valid_loss=None) == "diverged at rung 2"
+    assert troubled(valid_loss=5.999) == "did not train at rung 2"
+    assert troubled(causal=False) == "leaks" and troubled(alarm="a leak") == "leaks"
 
 
 def test_the_top_rung_was_predicted_before_it_was_run(store: Path) -> None:

@@ -200,9 +200,9 @@ def _plain(rung: RungResults) -> Runs:
 
 
 def _data_slope(rung: RungResults, noise: Noise) -> float:
-    """−dL/d ln D of the plain block at this size, from its budgets; NaN without two of them."""
+    """−dL/d ln D of the plain block at this size, from its budgets; NaN without three: a line through two is too steep."""
     points = [(math.log(tokens), losses) for tokens, losses in budget_losses(rung).items()]
-    if len(points) < 2:
+    if len(points) < 3:
         return math.nan
     errors = [noise.of_mean(len(losses)) for _, losses in points]
     curve: Curve = plain_curve([x for x, _ in points], [statistics.fmean(losses) for _, losses in points], errors)
@@ -229,18 +229,19 @@ def _rows(rungs: Sequence[RungResults], costs: Mapping[str, StepCost], margin: f
         if role in ("plain", "budget"):
             continue
         at = [each for rung in present if (each := _at_rung(rung, rung.arms[label], costs)) is not None]
-        compute = over_rungs([each.compute for each in at])
-        time = over_rungs([each.time for each in at if each.time is not None])
-        top = rungs[-1].x
+        reason, top = trouble(present, label), rungs[-1].x
+        judged = at if reason is None else []  # where losses cannot decide, no multiplier is made of them
+        compute = over_rungs([each.compute for each in judged])
+        time = over_rungs([each.time for each in judged if each.time is not None])
         yield LadderRow(
             label=label,
             role=role,
             rungs=tuple(at),
             compute=compute,
             time=time,
-            data=over_rungs([each.data for each in at if each.data is not None]),
+            data=over_rungs([each.data for each in judged if each.data is not None]),
             far=compute.projection(top + FAR) if compute else Estimate(math.nan, math.nan, 0),
-            verdict=ladder_verdict(compute, time, top, margin, trouble(present, label)),
+            verdict=ladder_verdict(compute, time, top, margin, reason),
         )
 
 
