@@ -8,12 +8,13 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from zoo_plugins.weak_recurrence import GatedMean, Mixing, bias, blend, matrix, scalar
+from zoo_plugins.weak_recurrence import GatedMean, Mixing, Place, bias, blend, matrix, placed, scalar
 
 from zoo.errors import ZooError
-from zoo.extension import Layer, MixingSite, hint, preset
+from zoo.extension import AttentionInputs, Layer, ScoreMixing, hint, preset
 from zoo.functional import rms_norm
-from zoo.scores import Factors, Term, attend
+from zoo.history import History
+from zoo.scores import Factors, Scores, Term, attend
 from zoo.state import State, with_past
 from zoo.sums import previous, taps
 
@@ -42,7 +43,7 @@ class DecayGate(Mixing):
     """
 
     def __init__(
-        self, layer: Layer, as_logged: bool = False, norm: bool = True, n: int | None = None, site: MixingSite = "ffn"
+        self, layer: Layer, as_logged: bool = False, norm: bool = True, n: int | None = None, site: Place = "ffn"
     ) -> None:
         super().__init__(site)
         self.w_r, self.w_i = (matrix(layer.width, layer.width, std=0.02) for _ in range(2))
@@ -77,7 +78,7 @@ class GatedBranches(Mixing):
     R is 4D/3, rounded up to a multiple of the head width. Decoding keeps 4 rows of R numbers.
     """
 
-    def __init__(self, layer: Layer, rnn_dim: int | None = None, skip: bool = False, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, rnn_dim: int | None = None, skip: bool = False, site: Place = "ffn") -> None:
         super().__init__(site)
         width, rnn = layer.width, rnn_dim or -(-4 * layer.width // (3 * layer.head_dim)) * layer.head_dim
         self.w_y, self.b_y = matrix(rnn, width), bias(rnn)
@@ -128,7 +129,7 @@ class LinearMemory(GatedMean):
         values: Literal["position", "token"] = "position",
         n: int = 2,
         random: bool = False,
-        site: MixingSite = "ffn",
+        site: Place = "ffn",
     ) -> None:
         super().__init__(layer, n, random, site)
         if values == "token":
@@ -169,7 +170,7 @@ class LinearMemoryLeak(GatedMean):
     decodes = False
 
     def __init__(
-        self, layer: Layer, scaled: bool = False, n: int = 2, random: bool = False, site: MixingSite = "ffn"
+        self, layer: Layer, scaled: bool = False, n: int = 2, random: bool = False, site: Place = "ffn"
     ) -> None:
         super().__init__(layer, n, random, site)
         self.a = matrix(layer.max_length, layer.width, std=0.02)
@@ -184,7 +185,7 @@ class LinearMemoryLeak(GatedMean):
 class PastPooling(Mixing):
     """z = g u + (1−g) P with P_t = (a pooling of all u_s, s < t) W1ᵀ and P_0 = 0."""
 
-    def __init__(self, layer: Layer, site: MixingSite) -> None:
+    def __init__(self, layer: Layer, site: Place) -> None:
         super().__init__(site)
         self.w1 = matrix(layer.width, layer.width)
         self.gamma = scalar()
@@ -202,7 +203,7 @@ class PastPooling(Mixing):
 class PastAttention(PastPooling):
     """wr_attend: Σ_{s<t} softmax_s(u_t·u_s/√D) u_s. Decoding keeps every u."""
 
-    def __init__(self, layer: Layer, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, site: Place = "ffn") -> None:
         super().__init__(layer, site)
 
     def pool(self, u: Tensor, state: State | None) -> Tensor:
@@ -219,7 +220,7 @@ class PastAttention(PastPooling):
 class PastMean(PastPooling):
     """wr_mean: 1/t Σ_{s<t} u_s. Decoding keeps the sum."""
 
-    def __init__(self, layer: Layer, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, site: Place = "ffn") -> None:
         super().__init__(layer, site)
 
     def pool(self, u: Tensor, state: State | None) -> Tensor:
@@ -232,7 +233,7 @@ class PastMean(PastPooling):
         return (sums - u) / counts[:, None]
 
 
-wr_7 = preset(
+wr_7 = placed(
     DecayGate,
     "z = RMSNorm(a⊙u_{t−1} + √(1−a²)⊙i⊙u_t), RG-LRU's gates on the token before",
     as_logged=False,
@@ -241,23 +242,56 @@ wr_7 = preset(
 )
 
 
-def wr_7_log(layer: Layer, norm: bool = False, site: MixingSite = "ffn") -> DecayGate:
+@placed
+def wr_7_log(layer: Layer, norm: bool = False, site: Place = "ffn") -> DecayGate:
     """wr_7 as coded: r and i without σ, 1−a² without the root, Λ = −4.59, and the norm only if asked for."""
     return DecayGate(layer, as_logged=True, norm=norm, site=site)
 
 
-def wr_7_1(layer: Layer, n: int = 2, norm: bool = True, site: MixingSite = "ffn") -> DecayGate:
+@placed
+def wr_7_1(layer: Layer, n: int = 2, norm: bool = True, site: Place = "ffn") -> DecayGate:
     """wr_7 with u_{t−1} replaced by wr_8_2's softmax mean over n tokens."""
     return DecayGate(layer, n=n, norm=norm, site=site)
 
 
-def wr_7_1_log(layer: Layer, n: int = 2, norm: bool = True, site: MixingSite = "ffn") -> DecayGate:
+@placed
+def wr_7_1_log(layer: Layer, n: int = 2, norm: bool = True, site: Place = "ffn") -> DecayGate:
     """wr_7_1 on wr_7_log's gating: r and i without σ, 1−a² without the root, Λ = −4.59."""
     return DecayGate(layer, as_logged=True, n=n, norm=norm, site=site)
 
 
-wr_7_2 = GatedBranches
-wr_9 = LinearMemory
-wr_9_log = LinearMemoryLeak
-wr_attend = PastAttention
-wr_mean = PastMean
+wr_7_2 = placed(GatedBranches)
+wr_9 = placed(LinearMemory)
+wr_9_log = placed(LinearMemoryLeak)
+wr_attend = placed(PastAttention)
+wr_mean = placed(PastMean)
+
+
+class SecondOrder(ScoreMixing):
+    """wr_attatt: attention's output (1−g) A V + g A (A V), g = σ(γ) in each head, γ from −4. A² is never formed."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        self.gamma = hint(nn.Parameter(torch.full((layer.num_heads,), -4.0)))
+        self.heads: tuple[Tensor, Tensor] | None = None  # between the two halves of a pass
+
+    def forward(self, q: Tensor, k: Tensor, inputs: AttentionInputs, history: History, state: State | None) -> Scores:
+        self.heads = q, k
+        return super().forward(q, k, inputs, history, state)
+
+    def output(self, heads: Tensor, normed: AttentionInputs, history: History, state: State | None) -> Tensor:
+        assert self.heads is not None, "attention has not taken place"
+        q, k = self.heads
+        self.heads = None
+        # Every query head has attended to something else, so each is a value head of its own now.
+        seen = heads if state is None else state.append(self, "attended", heads, dim=2)
+        pattern = Factors((Term(q, k.repeat_interleave(q.size(1) // k.size(1), dim=1), query=q.size(-1) ** -0.5),))
+        return torch.lerp(
+            heads, attend(pattern, seen).to(heads.dtype), self.gamma.sigmoid()[:, None, None].to(heads.dtype)
+        )
+
+    def probes(self) -> dict[str, Tensor]:
+        return {"second_order": self.gamma.sigmoid()}
+
+
+wr_attatt = preset(SecondOrder)

@@ -6,23 +6,42 @@ u is the sublayer's normalised input, z what the sublayer then gets, u_{t−k} =
 
 from __future__ import annotations
 
-from typing import Literal
+import functools
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.extension import Layer, MixingSite, TemporalMixing, hint, preset
+from zoo.extension import Layer, TemporalMixing, hint, preset
 from zoo.state import State, with_past
 from zoo.sums import previous, taps
+
+Place = Literal["ffn", "attention_input", "attention", "output"]
 
 
 class Mixing(TemporalMixing):
     """A temporal mixing whose site is a setting."""
 
-    def __init__(self, site: MixingSite) -> None:
+    def __init__(self, site: Place) -> None:
         super().__init__()
         self.site = site
+
+
+def placed(
+    build: Callable[..., TemporalMixing], /, doc: str | None = None, **fixed: Any
+) -> Callable[..., TemporalMixing]:
+    """A preset that builds nothing below the last layer where its site is `output`, which a model has once."""
+    whole = preset(build, doc, **fixed)
+
+    @functools.wraps(whole)
+    def method(layer: Layer, **settings: Any) -> TemporalMixing:
+        if settings.get("site") == "output" and layer.number < layer.num_layers:
+            return TemporalMixing()
+        return whole(layer, **settings)
+
+    return method
 
 
 def scalar(value: float = 0.0) -> nn.Parameter:
@@ -63,7 +82,7 @@ class ScalarGates(Mixing):
 class PreviousToken(ScalarGates):
     """wr_1: z_t = g u_t + (1−g) u_{t−1}, g = σ(γ)."""
 
-    def __init__(self, layer: Layer, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, site: Place = "ffn") -> None:
         super().__init__(site)
         self.gamma = scalar()
 
@@ -75,7 +94,7 @@ class PreviousToken(ScalarGates):
 class TwoTokens(ScalarGates):
     """wr_5: g1 u_t + (1−g1) g2 u_{t−1} + (1−g1)(1−g2) u_{t−2}."""
 
-    def __init__(self, layer: Layer, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, site: Place = "ffn") -> None:
         super().__init__(site)
         self.gamma1, self.gamma2 = scalar(), scalar()
 
@@ -98,7 +117,7 @@ class NestedTwoTokens(TwoTokens):
 class MeanOfTwo(ScalarGates):
     """wr_6_1: g u_t + (1−g)(u_{t−1} + u_{t−2})/2."""
 
-    def __init__(self, layer: Layer, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, site: Place = "ffn") -> None:
         super().__init__(site)
         self.gamma = scalar()
 
@@ -113,7 +132,7 @@ class MeanOfTwo(ScalarGates):
 class PairProjection(Mixing):
     """wr_2: W[u_t; u_{t−1}] + b. wr_3 (`gated`): g u_t + (1−g)(W[u_t; u_{t−1}] + b)."""
 
-    def __init__(self, layer: Layer, gated: bool, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, gated: bool, site: Place = "ffn") -> None:
         super().__init__(site)
         self.w = matrix(layer.width, 2 * layer.width)
         self.bias = bias(layer.width)
@@ -130,7 +149,7 @@ class PairProjection(Mixing):
 class GatedUnit(Mixing):
     """wr_4: R, Z = σ(W_{r,z}[u_t; u_{t−1}] + b_{r,z}); (1−Z)⊙u_{t−1} + Z⊙silu(W[R⊙u_{t−1}; u_t] + b)."""
 
-    def __init__(self, layer: Layer, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, site: Place = "ffn") -> None:
         super().__init__(site)
         self.w_r, self.w_z, self.w = (matrix(layer.width, 2 * layer.width) for _ in range(3))
         self.b_r, self.b_z, self.b = (bias(layer.width) for _ in range(3))
@@ -152,7 +171,7 @@ class GatedUnit(Mixing):
 class Gated(Mixing):
     """z_t = G⊙u_t + (1−G)⊙c_t, G = σ(W_s u_t + b_s), with a context c of the tokens before."""
 
-    def __init__(self, layer: Layer, site: MixingSite) -> None:
+    def __init__(self, layer: Layer, site: Place) -> None:
         super().__init__(site)
         self.gate_w = matrix(layer.width, layer.width, std=0.02)
         self.gate_b = bias(layer.width)
@@ -172,7 +191,7 @@ class Gated(Mixing):
 class GatedPrevious(Gated):
     """wr_3_1: c_t = u_{t−1}."""
 
-    def __init__(self, layer: Layer, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, site: Place = "ffn") -> None:
         super().__init__(layer, site)
 
     def context(self, u: Tensor, state: State | None) -> Tensor:
@@ -182,7 +201,7 @@ class GatedPrevious(Gated):
 class GatedPreviousTwo(Gated):
     """wr_3_2: c_t = q u_{t−1} + (1−q) u_{t−2}, q = σ(γ)."""
 
-    def __init__(self, layer: Layer, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, site: Place = "ffn") -> None:
         super().__init__(layer, site)
         self.gamma = scalar()
 
@@ -197,7 +216,7 @@ class GatedPreviousTwo(Gated):
 class GatedConvolution(Gated):
     """wr_8: c_t = Σ_{k=1..n} kernel_k u_{t−k} + bias, one kernel for all channels, from 1/n. wr_8_1 (`squashed`): σ(c)."""
 
-    def __init__(self, layer: Layer, squashed: bool = False, n: int = 2, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, squashed: bool = False, n: int = 2, site: Place = "ffn") -> None:
         super().__init__(layer, site)
         self.kernel = hint(nn.Parameter(torch.full((n,), 1 / n)))
         self.bias = scalar()
@@ -220,7 +239,7 @@ class GatedRandomConvolution(Gated):
     deterministic = False
     decodes = False
 
-    def __init__(self, layer: Layer, squashed: bool = False, n: int = 2, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, squashed: bool = False, n: int = 2, site: Place = "ffn") -> None:
         super().__init__(layer, site)
         self.n = n
         self.squashed = squashed
@@ -235,7 +254,7 @@ class GatedRandomConvolution(Gated):
 class GatedMean(Gated):
     """wr_8_2: c_t = Σ_{k=1..n} softmax(w)_k u_{t−k}, w ∈ R^n from a flat start (`random`: from N(0, 1))."""
 
-    def __init__(self, layer: Layer, n: int = 2, random: bool = False, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, n: int = 2, random: bool = False, site: Place = "ffn") -> None:
         super().__init__(layer, site)
         self.w = hint(nn.Parameter(torch.randn(n) if random else torch.zeros(n)))
 
@@ -259,7 +278,7 @@ class SkippedMean(GatedMean):
         fixed: bool = False,
         n: int = 2,
         random: bool = False,
-        site: MixingSite = "ffn",
+        site: Place = "ffn",
     ) -> None:
         super().__init__(layer, n, random, site)
         self.rho: Tensor
@@ -278,7 +297,7 @@ class SkippedMean(GatedMean):
 class GainedMean(GatedMean):
     """wr_8_2_gains: z = ρu + κRec(u), Rec = wr_8_2, both from 1."""
 
-    def __init__(self, layer: Layer, n: int = 2, random: bool = False, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, n: int = 2, random: bool = False, site: Place = "ffn") -> None:
         super().__init__(layer, n, random, site)
         self.rho, self.kappa = scalar(1.0), scalar(1.0)
 
@@ -292,7 +311,7 @@ class GainedMean(GatedMean):
 class GatedSkippedMean(GatedMean):
     """wr_8_2_gate: z = σ(s) u + (1−σ(s)) Rec(u), Rec = wr_8_2."""
 
-    def __init__(self, layer: Layer, n: int = 2, random: bool = False, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, n: int = 2, random: bool = False, site: Place = "ffn") -> None:
         super().__init__(layer, n, random, site)
         self.s = scalar()
 
@@ -313,7 +332,7 @@ class ProjectedMean(GatedMean):
         scaled: bool = False,
         n: int = 2,
         random: bool = False,
-        site: MixingSite = "ffn",
+        site: Place = "ffn",
     ) -> None:
         super().__init__(layer, n, random, site)
         self.h, self.b = matrix(layer.width, layer.width), bias(layer.width)
@@ -329,9 +348,7 @@ class ProjectedMean(GatedMean):
 class JoinedMean(GatedMean):
     """wr_8_2_3: c → W[u; c] + b. wr_8_2_4 (`projected`): c → W[u; Hc] + b."""
 
-    def __init__(
-        self, layer: Layer, projected: bool, n: int = 2, random: bool = False, site: MixingSite = "ffn"
-    ) -> None:
+    def __init__(self, layer: Layer, projected: bool, n: int = 2, random: bool = False, site: Place = "ffn") -> None:
         super().__init__(layer, n, random, site)
         self.m, self.b = matrix(layer.width, 2 * layer.width), bias(layer.width)
         self.h = matrix(layer.width, layer.width) if projected else None
@@ -346,7 +363,7 @@ class JoinedMean(GatedMean):
 class DepthwiseMean(Gated):
     """wr_8_3: a softmax over the n taps of each channel, w ∈ R^{D×n}."""
 
-    def __init__(self, layer: Layer, n: int = 2, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, n: int = 2, site: Place = "ffn") -> None:
         super().__init__(layer, site)
         self.w = hint(nn.Parameter(torch.zeros(layer.width, n)))
 
@@ -360,7 +377,7 @@ class DepthwiseMean(Gated):
 class GroupedMean(Gated):
     """wr_8_3_log, as coded: g groups, one softmax over channels and taps together, w ∈ R^{D×(D/g)×n}."""
 
-    def __init__(self, layer: Layer, groups: int = 1, n: int = 2, site: MixingSite = "ffn") -> None:
+    def __init__(self, layer: Layer, groups: int = 1, n: int = 2, site: Place = "ffn") -> None:
         super().__init__(layer, site)
         if layer.width % groups:
             raise ValueError(f"groups = {groups} does not divide the width {layer.width}")
@@ -374,31 +391,31 @@ class GroupedMean(Gated):
         return F.conv1d(whole.transpose(1, 2), kernel, groups=self.groups).transpose(1, 2)
 
 
-wr_1 = PreviousToken
-wr_2 = preset(PairProjection, "z_t = W[u_t; u_{t−1}] + b", gated=False)
-wr_3 = preset(PairProjection, "z_t = g u_t + (1−g)(W[u_t; u_{t−1}] + b)", gated=True)
-wr_3_1 = GatedPrevious
-wr_3_2 = GatedPreviousTwo
-wr_4 = GatedUnit
-wr_5 = TwoTokens
-wr_6 = NestedTwoTokens
-wr_6_1 = MeanOfTwo
-wr_8 = preset(
+wr_1 = placed(PreviousToken)
+wr_2 = placed(PairProjection, "z_t = W[u_t; u_{t−1}] + b", gated=False)
+wr_3 = placed(PairProjection, "z_t = g u_t + (1−g)(W[u_t; u_{t−1}] + b)", gated=True)
+wr_3_1 = placed(GatedPrevious)
+wr_3_2 = placed(GatedPreviousTwo)
+wr_4 = placed(GatedUnit)
+wr_5 = placed(TwoTokens)
+wr_6 = placed(NestedTwoTokens)
+wr_6_1 = placed(MeanOfTwo)
+wr_8 = placed(
     GatedConvolution,
     "z_t = G⊙u_t + (1−G)⊙c_t, c a learned causal convolution over the n previous tokens",
     squashed=False,
 )
-wr_8_log = preset(GatedRandomConvolution, "wr_8 as coded: a fresh random kernel at every forward pass", squashed=False)
-wr_8_1 = preset(GatedConvolution, "wr_8 with σ(c)", squashed=True)
-wr_8_1_log = preset(GatedRandomConvolution, "wr_8_1 as coded: σ of wr_8_log's random convolution", squashed=True)
-wr_8_2 = GatedMean
-wr_8_2_skip = SkippedMean
-wr_8_2_gate = GatedSkippedMean
-wr_8_2_gains = GainedMean
-wr_8_2_1 = preset(ProjectedMean, "wr_8_2 with c → Hc + b", where="after", scaled=False)
-wr_8_2_2 = preset(ProjectedMean, "wr_8_2 with the mean of Hu + b", where="before")
-wr_8_2_3 = preset(JoinedMean, "wr_8_2 with c → W[u; c] + b", projected=False)
-wr_8_2_4 = preset(JoinedMean, "wr_8_2 with c → W[u; Hc] + b", projected=True)
-wr_8_3 = DepthwiseMean
-wr_8_3_log = GroupedMean
-wr_example = preset(GatedMean, "wr_8_2 with n = 4 and a flat start: the notes' ExampleMixing block", n=4, random=False)
+wr_8_log = placed(GatedRandomConvolution, "wr_8 as coded: a fresh random kernel at every forward pass", squashed=False)
+wr_8_1 = placed(GatedConvolution, "wr_8 with σ(c)", squashed=True)
+wr_8_1_log = placed(GatedRandomConvolution, "wr_8_1 as coded: σ of wr_8_log's random convolution", squashed=True)
+wr_8_2 = placed(GatedMean)
+wr_8_2_skip = placed(SkippedMean)
+wr_8_2_gate = placed(GatedSkippedMean)
+wr_8_2_gains = placed(GainedMean)
+wr_8_2_1 = placed(ProjectedMean, "wr_8_2 with c → Hc + b", where="after", scaled=False)
+wr_8_2_2 = placed(ProjectedMean, "wr_8_2 with the mean of Hu + b", where="before")
+wr_8_2_3 = placed(JoinedMean, "wr_8_2 with c → W[u; c] + b", projected=False)
+wr_8_2_4 = placed(JoinedMean, "wr_8_2 with c → W[u; Hc] + b", projected=True)
+wr_8_3 = placed(DepthwiseMean)
+wr_8_3_log = placed(GroupedMean)
+wr_example = placed(GatedMean, "wr_8_2 with n = 4 and a flat start: the notes' ExampleMixing block", n=4, random=False)

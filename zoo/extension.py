@@ -62,6 +62,7 @@ class Layer:
     parallel: bool  # the host: the FFN reads the block's input
     norm_eps: float
     init_std: float = 0.02  # of the model's first weights
+    vocab_size: int = 0  # V; 0 where nobody said
 
     @property
     def out_std(self) -> float:

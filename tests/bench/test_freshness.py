@@ -11,7 +11,8 @@ from helpers.made_up_results import result
 from zoo.bench import freshness
 from zoo.bench.arms import Arm, Job
 from zoo.bench.freshness import corpus_fingerprint, outdated, rewritten
-from zoo.data import corpus
+from zoo.data.corpus import Reading, open_corpus
+from zoo.data.survey import make_survey
 
 
 def arm(**changed: object) -> Arm:
@@ -22,27 +23,18 @@ def arm(**changed: object) -> Arm:
 def test_a_corpus_is_identified_by_all_that_it_is_read_with(tmp_path: Path) -> None:
     rows = [{"text": f"One {i}.", "other": f"Another {i}."} for i in range(60)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    defaults = {"data.format": "auto", "data.text_key": "text", "data.length": 16}
+    defaults = {
+        "data.format": "auto",
+        "data.text_key": "text",
+        "data.skip_bad": False,
+        "data.length": 16,
+        "data.cache": str(tmp_path / "cache"),
+    }
     values = {"data.corpus": str(tmp_path / "rows.jsonl")}
     one = corpus_fingerprint(arm(defaults=defaults, values=values))
-    assert one == corpus.read_corpus(**{"corpus": values["data.corpus"]}).fingerprint
+    assert one == make_survey(open_corpus(Reading(values["data.corpus"]))).fingerprint
     assert corpus_fingerprint(arm(defaults=defaults, values=values | {"data.length": 32})) == one
     assert corpus_fingerprint(arm(defaults=defaults, values=values | {"data.text_key": "other"})) != one
-
-
-def test_a_new_parameter_of_a_corpus_counts_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Read:
-        def __init__(self, fingerprint: str) -> None:
-            self.fingerprint = fingerprint
-
-    def read_corpus(corpus: str, language: str = "en") -> Read:
-        return Read(f"{corpus} {language}")
-
-    monkeypatch.setattr(corpus, "read_corpus", read_corpus)
-    corpus._fingerprint_of.cache_clear()
-    settings = {"data.corpus": "a", "data.language": "fr", "data.format": "auto"}
-    assert corpus.configured_fingerprint(settings) == "a fr"
-    corpus._fingerprint_of.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from helpers.pretend_ladder import LADDER, SETTINGS
 
 from zoo.bench.arms import Job
 from zoo.bench.ladder import Ladder
-from zoo.bench.ladder_plan import plan_ladder, rung_bindings
+from zoo.bench.ladder_plan import plan_ladder
 from zoo.cli.bench import main
 from zoo.config.load import load_config
+from zoo.config.recipe import batch_tokens, peak_lr
 from zoo.errors import ConfigError
-from zoo.scaling.size_law import recipe
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_unknown_names(ladder: str, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_every_rung_has_the_plain_block_its_controls_and_the_methods(ladder: str) -> None:
     plan = plan_ladder(ladder, ["v1_m3"], SETTINGS, ["v2_m1+wr_mean", "skip_scalar_0"])
-    assert [rung.law.depth for rung in plan.rungs] == [1, 2, 3] and plan.name == "small"
+    assert [rung.size.depth for rung in plan.rungs] == [1, 2, 3] and plan.name == "small"
     for rung in plan.rungs:
         roles = {member.label: member.role for member in rung.members}
         assert roles == {
@@ -122,13 +122,31 @@ def test_every_rung_has_the_plain_block_its_controls_and_the_methods(ladder: str
         assert plain.charged == plain.arm.flops * plain.arm.steps * plain.arm.tokens_per_step
 
 
-def test_the_rule_is_in_the_configurations(ladder: str) -> None:
+def test_the_laws_are_in_the_configurations(ladder: str) -> None:
     for rung in plan_ladder(ladder, [], SETTINGS).rungs:
-        text, law = Job(rung.plain.arm, 1, 1.0).text, rung.law
-        assert law == recipe(law.depth, 8, 2.0, 16)
-        assert f"model.depth = {law.depth}\n" in text and f"train.lr = {law.rate!r}\n" in text
-        assert "ladder." not in text and "suite." not in text
-        assert rung.plain.arm.tokens_per_step == law.batch
+        text, arm, size = Job(rung.plain.arm, 1, 1.0).text, rung.plain.arm, rung.size
+        assert size.parameters == 12 * (8 * size.depth) ** 2 * size.depth
+        assert f"model.depth = {size.depth}\n" in text and "train.decay_embeddings = False\n" in text
+        assert arm.values["train.lr"] == pytest.approx(peak_lr(size.parameters), rel=1e-3)
+        assert arm.tokens_per_step == pytest.approx(batch_tokens(size.parameters), abs=8)
+        assert "ladder." not in text and "suite." not in text and "recipe." not in text
+
+
+# depth, N in millions, 20 N in millions, batch in thousands, rate, steps: as they were published
+POCKET = [(2, 0.10, 2.0, 3, 0.024, 640), (3, 0.33, 6.6, 7, 0.016, 960), (4, 0.79, 16, 12, 0.012, 1280)]
+POCKET += [(5, 1.5, 31, 19, 0.010, 1600)]
+
+
+def test_the_pocket_ladder_is_the_published_table() -> None:
+    for rung, (depth, size, tokens, batch, rate, steps) in zip(
+        plan_ladder("pocket", [], []).rungs, POCKET, strict=True
+    ):
+        arm = rung.plain.arm
+        assert rung.size.depth == depth and rung.size.parameters / 1e6 == pytest.approx(size, rel=0.05)
+        assert arm.steps * arm.tokens_per_step / 1e6 == pytest.approx(tokens, rel=0.05)
+        assert arm.tokens_per_step / 1e3 == pytest.approx(batch, rel=0.08)
+        assert arm.values["train.lr"] == pytest.approx(rate, rel=0.04) and arm.steps == pytest.approx(steps, rel=0.01)
+        assert arm.values["train.betas"] == (0.9, 0.99)
 
 
 def test_a_binding_wins_over_the_rule(ladder: str) -> None:
@@ -136,12 +154,20 @@ def test_a_binding_wins_over_the_rule(ladder: str) -> None:
     assert {rung.plain.arm.values["train.lr"] for rung in plan.rungs} == {0.125}
 
 
-def test_large_batches_are_accumulated() -> None:
-    law = recipe(6, aspect=64, tokens_per_parameter=20, length=1024)
-    values = dict(line.split(" = ") for line in rung_bindings(law, 64, 1024, most_rows=16))
-    rows, accumulate = int(values["data.batch_size"]), int(values["train.accumulate"])
-    assert rows <= 16 and accumulate > 1 and rows * accumulate * 1024 == pytest.approx(law.batch, rel=0.05)
-    assert int(values["train.steps"]) * rows * accumulate * 1024 == pytest.approx(law.tokens, rel=0.01)
+def test_large_batches_are_accumulated(ladder: str) -> None:
+    plain, split = (
+        plan_ladder(ladder, [], [*SETTINGS, *more]).rungs[-1].plain.arm for more in ([], ["ladder.most_rows = 10"])
+    )
+    assert split.values["data.batch_size"] <= 10 and split.values["train.accumulate"] > 1
+    assert split.tokens_per_step == pytest.approx(plain.tokens_per_step, rel=0.1)
+
+
+def test_one_method_with_several_settings(ladder: str) -> None:
+    plan = plan_ladder(ladder, [], SETTINGS, ["wr_8_2(n=2)", "wr_8_2(n=6)"])
+    assert [member.label for member in plan.rungs[0].members if member.role == "method"] == [
+        "wr_8_2(n=2)",
+        "wr_8_2(n=6)",
+    ]
 
 
 def test_a_ladder_is_the_same_with_a_rung_more_and_another_with_another_corpus(ladder: str) -> None:

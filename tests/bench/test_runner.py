@@ -22,7 +22,7 @@ from zoo.bench.store import Store
 from zoo.bench.suite import Suite
 from zoo.cli.bench import main
 from zoo.config.load import load_config
-from zoo.data import corpus
+from zoo.data import opening
 from zoo.runs.run_folder import wait_until_free
 
 
@@ -136,7 +136,7 @@ def test_a_run_whose_corpus_has_changed_is_run_again(
     command = ["--gin", "v1_m3", "--seeds", "1", "--store", str(store), "--set", *settings, "suite.baselines = ()"]
     assert main(command) == 0
     (tmp_path / "text.txt").write_text((tmp_path / "text.txt").read_text() + "\n\nOne more sentence.")
-    corpus._fingerprint_of.cache_clear()
+    opening._fingerprint_of.cache_clear()
     assert main(command) == 0
     assert "the corpus was" in capsys.readouterr().out
     assert len(list((store / "runs").iterdir())) == 2 and len(Store(store).read()) == 1

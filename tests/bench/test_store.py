@@ -68,3 +68,14 @@ def test_results_are_plain_json(tmp_path: Path) -> None:
     Store(tmp_path).append(result("m", 1, 3.0))
     row = json.loads((tmp_path / FILE).read_text())
     assert row["name"] == "m" and row["curve"][1] == [10, 100, 1.0, 3.0]
+
+
+def test_the_budgets_of_a_run_are_kept_and_older_lines_have_none(tmp_path: Path) -> None:
+    budgets = [{"multiple": 0.5, "step": 5, "tokens": 50, "loss": 4.0, "accuracy": 0.1, "bits_per_byte": None}]
+    store = Store(tmp_path)
+    store.append(result("m", 1, 3.0, budgets=budgets))
+    store.append(result("m", 2, 3.0))
+    rows = [json.loads(line) for line in (tmp_path / FILE).read_text().splitlines()]
+    del rows[1]["budgets"]
+    (tmp_path / FILE).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [each.budgets for each in store.read().values()] == [budgets, []]

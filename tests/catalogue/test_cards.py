@@ -190,7 +190,7 @@ def test_a_method_is_described_with_what_it_costs() -> None:
         "Settings",
         "  n       int; default 2",
         "  random  bool; default False",
-        "  site    one of 'ffn', 'attention_input', 'attention'; default 'ffn'",
+        "  site    one of 'ffn', 'attention_input', 'attention', 'output'; default 'ffn'",
     ]
     assert lines[5].startswith("At size tiny, against ")
     assert re.search(r"^  parameters +\+2,116 \(\+\d", "\n".join(lines), re.MULTILINE)  # 2 (32² + 32 + 2)

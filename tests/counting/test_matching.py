@@ -87,6 +87,7 @@ FLOPS = {
     "wr_7_2": lambda s: 6 * s.L * (3 * s.D * inner(s) + 2 * inner(s) ** 2),
     "wr_9_log": lambda s: 18 * s.L * s.D**2,
     "wr_attend": lambda s: 6 * s.L * (s.D**2 + s.D * (s.T - 1)),
+    "wr_attatt": lambda s: s.L * attention(s),
 }
 
 
@@ -247,6 +248,7 @@ PARAMETERS = {
     "wr_9": lambda s: s.L * (s.D**2 + s.D + 2 + s.T * s.D),
     "wr_9_log": lambda s: s.L * (s.D**2 + 2 * s.D + 2 + s.T * s.D),
     "wr_attend": lambda s: s.L * (s.D**2 + 1),
+    "wr_attatt": lambda s: s.L * s.H,
     "wr_mean": lambda s: s.L * (s.D**2 + 1),
 }
 

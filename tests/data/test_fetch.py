@@ -7,8 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.hub_files import LINES, hub_rows
+from helpers.whole_corpus import read_corpus
 
-from zoo.data import classic_books, corpus, fetch, known_corpora
+from zoo.data import classic_books, fetch, known_corpora
 from zoo.data.classic_books import parse_book, split_of
 from zoo.data.known_corpora import FileOfCorpus, file_of_corpus
 from zoo.errors import DataError
@@ -25,7 +26,8 @@ def _content(path: str, year: object, text: str) -> str:
     return f"# Title: {title}\n\n## Author: {author}\n\n## Year: {year}\n\n-------\n\n{text}\n\n"
 
 
-PATHS = [f"Author {i % 7}/Book {i}: é.md" for i in range(400)]
+# The name of an author may begin with that of another, and a space comes before a slash.
+PATHS = [f"Author {i % 7}{' Junior' * (i % 2)}/Book {i}: é.md" for i in range(400)]
 
 
 @pytest.fixture(scope="module")
@@ -68,12 +70,12 @@ def test_books_are_made_from_a_commit(home: Path, repository: tuple[Path, str]) 
     assert sorted(path.name for path in folder.iterdir()) == sorted(known_corpora.KNOWN["classic-books"].files)
     assert [path.name for path in home.iterdir()] == ["classic-books"]  # nothing is left of the work
     expected = _expected()
-    assert min(map(len, expected.values())) > 2
+    assert min(map(len, expected.values())) > 1
     for i in range(4):
         table = pq.read_table(folder / f"train-0000{i}-of-00004.parquet")
         assert table.column("text").to_pylist() == expected["train"][i::4]
         assert table.schema.names == ["title", "author", "year", "text"]
-    read = corpus.read_corpus("classic-books")
+    read = read_corpus("classic-books")
     assert {split: sorted(texts) for split, texts in read.splits.items()} == {
         split: sorted(texts) for split, texts in expected.items()
     }
@@ -117,7 +119,7 @@ def test_where_there_is_no_network_it_says_what_to_do(home: Path, monkeypatch: p
     with pytest.raises(
         DataError, match=r"classic-books is not in .*: fetch it with zoo-data get classic-books; or set"
     ):
-        corpus.read_corpus("classic-books")
+        read_corpus("classic-books")
     monkeypatch.setenv("PATH", "")
     with pytest.raises(DataError, match="there is no git on this computer"):
         fetch.fetch("classic-books", str(home))
@@ -143,7 +145,7 @@ def test_wikitext_is_made_of_the_rows_of_the_hub(home: Path, tmp_path: Path, mon
     folder, notes = fetch.fetch("wikitext-2", str(tmp_path / "wikitext-2-raw-v1"))
     assert (folder / "valid.txt").read_text() == "".join([*LINES, " validation \n"])
     assert "not the texts" in notes[0]
-    assert corpus.read_corpus("wikitext-2").splits["test"] == ("".join([*LINES, " test \n"]),)
+    assert read_corpus("wikitext-2").splits["test"] == ("".join([*LINES, " test \n"]),)
 
 
 def test_a_copy_under_its_old_name_counts(home: Path) -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 from helpers.hub_files import hub_rows
+from helpers.whole_corpus import read_corpus
 
-from zoo.data import corpus, hub
+from zoo.data import hub
 from zoo.errors import DataError
 
 
@@ -35,12 +36,12 @@ def _pretend_hub(monkeypatch: pytest.MonkeyPatch, folder: Path | None) -> list[b
 def test_a_dataset_of_the_hub_is_read_with_its_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub_rows(tmp_path / "snapshot" / "default")
     asked = _pretend_hub(monkeypatch, tmp_path / "snapshot")
-    read = corpus.read_corpus("hf:someone/something")
+    read = read_corpus("hf:someone/something")
     assert read.splits["valid"] == (" = Title = \n", " A text . \n", " validation \n")
     assert asked == [True, False]  # from the disk if it is there
-    corpus.read_corpus("hf:someone/something")
+    read_corpus("hf:someone/something")
     assert asked == [True, False, True]
-    one = corpus.read_corpus("hf:someone/something:default:train")
+    one = read_corpus("hf:someone/something:default:train")
     assert sorted(text for texts in one.splits.values() for text in texts) == [
         " = Title = \n",
         " A text . \n",
@@ -53,11 +54,11 @@ def test_a_dataset_of_the_hub_that_cannot_be_used(tmp_path: Path, monkeypatch: p
     with pytest.raises(
         DataError, match=r"cannot be fetched \(ConnectionError\).*hf download a/b .*set data.corpus to it"
     ):
-        corpus.read_corpus("hf:a/b")
+        read_corpus("hf:a/b")
     hub_rows(tmp_path / "one")
     hub_rows(tmp_path / "other")
     _pretend_hub(monkeypatch, tmp_path)
     with pytest.raises(DataError, match="has several configurations: name one of one, other, as hf:a/b:NAME"):
-        corpus.read_corpus("hf:a/b")
+        read_corpus("hf:a/b")
     with pytest.raises(DataError, match="no such files on the hub"):
-        corpus.read_corpus("hf:a/b:one:dev")
+        read_corpus("hf:a/b:one:dev")

@@ -14,8 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers.whole_corpus import read_corpus
 
-from zoo.data import corpus, packed_files, readers
+from zoo.data import packed_files, readers
 from zoo.data.documents import Document, File, Skipped
 from zoo.errors import DataError
 
@@ -108,7 +109,7 @@ def test_a_text_that_is_too_long_for_one_document_is_cut(tmp_path: Path, monkeyp
 def test_splits_are_named_by_packed_files_and_by_those_of_the_hub(tmp_path: Path) -> None:
     (tmp_path / "train.txt.gz").write_bytes(gzip.compress(b"to train on"))
     _parquet(tmp_path / "validation-00000-of-00001-a09b74b3ef9c3b56.parquet", ["to validate on"])
-    read = corpus.read_corpus(str(tmp_path))
+    read = read_corpus(str(tmp_path))
     assert read.splits == {"train": ("to train on",), "valid": ("to validate on",), "test": ()}
 
 
@@ -119,7 +120,7 @@ def test_a_folder_as_datasets_saves_it(tmp_path: Path) -> None:
         (tmp_path / split / "state.json").write_text('{"_split": null}')
         (tmp_path / split / "dataset_info.json").write_text("{}")
     (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "validation"]}')
-    read = corpus.read_corpus(str(tmp_path))
+    read = read_corpus(str(tmp_path))
     assert read.splits == {"train": tuple(TEXTS[:200]), "valid": tuple(TEXTS[200:]), "test": ()}
 
 
@@ -128,7 +129,7 @@ def test_a_folder_that_datasets_saved(tmp_path: Path) -> None:
     parts = {"train": TEXTS[:200], "test": TEXTS[200:]}
     saved = datasets.DatasetDict({split: datasets.Dataset.from_dict({"text": t}) for split, t in parts.items()})
     saved.save_to_disk(tmp_path / "it")
-    read = corpus.read_corpus(str(tmp_path / "it"))
+    read = read_corpus(str(tmp_path / "it"))
     assert read.splits["test"] == tuple(TEXTS[200:])
     assert sorted(read.splits["train"] + read.splits["valid"]) == sorted(TEXTS[:200])
 
@@ -156,11 +157,11 @@ def test_what_is_broken_is_left_out_and_counted(tmp_path: Path) -> None:
 
 def test_a_corpus_says_what_was_left_out(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(BROKEN)
-    read = corpus.read_corpus(str(tmp_path / "a.jsonl"), skip_bad=True)
+    read = read_corpus(str(tmp_path / "a.jsonl"), skip_bad=True)
     assert sorted(text for texts in read.splits.values() for text in texts) == ["a", "b"]
     assert "left out 5 broken records or files, the first: " in read.notes[0]
     with pytest.raises(DataError, match="a.jsonl holds no text: left out 7 broken"):
-        corpus.read_corpus(str(tmp_path / "a.jsonl"), text_key="other", skip_bad=True)
+        read_corpus(str(tmp_path / "a.jsonl"), text_key="other", skip_bad=True)
 
 
 def test_what_cannot_be_read_at_all_is_not_skipped(tmp_path: Path) -> None:

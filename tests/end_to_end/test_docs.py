@@ -17,8 +17,9 @@ from zoo.catalogue.describe import declared
 from zoo.catalogue.sizes import size
 from zoo.config import gin_files
 from zoo.counting.flops import count_parameters, skeleton
+from zoo.extension import HeadMixing, TemporalMixing
 from zoo.history import READABLE, Current, Heads, History
-from zoo.kernels.attend import Dense
+from zoo.kernels.attend import Dense, Factors, past_only
 from zoo.kernels.blocked_attention import Term
 from zoo.kernels.sums import previous, taps, weighted_sum
 from zoo.plugins.registry import installed
@@ -104,7 +105,13 @@ def test_the_page_lists_all_that_a_method_can_read() -> None:
     [
         (weighted_sum, ["weights", "tensors"]),
         (Term, ["q", "k", "query", "key"]),
-        (Dense, ["block", "num_rows", "num_keys", "tables", "rows_at_once"]),
+        (Factors, ["terms", "null"]),
+        (Dense, ["block", "num_rows", "num_keys", "tables", "rows_at_once", "weights"]),
+        (past_only, ["scores", "fill"]),
+        (HeadMixing.project, ["self", "heads", "normed", "history", "state"]),
+        (HeadMixing.output, ["self", "heads", "normed", "history", "state"]),
+        (TemporalMixing.at, ["self", "site"]),
+        (TemporalMixing.inner, ["self", "x", "u", "state"]),
         (previous, ["owner", "u", "state"]),
         (taps, ["owner", "u", "weights", "state", "first"]),
         (with_past, ["state", "owner", "u", "n", "name"]),

@@ -10,14 +10,19 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from helpers.fake_distributions import Site, forget_modules
+from helpers.random_models import random_model
+from helpers.small_sites import every_other
 
 from zoo.cli import plugins as plugins_command, report as report_command, train as train_command
 from zoo.config.gin_bridge import reset_config
+from zoo.errors import RunError
 from zoo.runs.metrics import read_rows
 from zoo.slots import SLOTS
+from zoo.training import setup
 
 OLDER = Path(__file__).parents[1] / "data/older"
 OLD_SLOTS = [slot for slot in SLOTS if (OLDER / "plugins" / f"old_{slot}").is_dir()]
@@ -54,6 +59,15 @@ def test_an_interrupted_run_resumes_to_the_same_losses(tmp_path: Path, monkeypat
         reset_config()
     losses = {f"{row['step']} {row['kind']}": row["loss"] for row in read_rows(Path("run")) if "loss" in row}
     assert losses == pytest.approx(json.loads((OLDER / "losses.json").read_text("utf-8")), rel=1e-5)
+
+
+def test_a_checkpoint_with_an_idle_attention_is_refused_with_a_sentence() -> None:
+    """Until API 1.2 attention was built, and saved, where a method stood in its place."""
+    older, built = random_model(depth=2).state_dict(), random_model(depth=2, temporal_mixing=every_other)
+    session = SimpleNamespace(model=built, folder=Path("some/run"))
+    saved = {"model": {**older, **built.state_dict()}}
+    with pytest.raises(RunError, match=r"some/run has weights of attention where half stands in its place \(layers\.0"):
+        setup._load(SimpleNamespace(name="half"), session, saved)
 
 
 def test_a_store_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

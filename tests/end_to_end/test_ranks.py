@@ -35,6 +35,16 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, 
     return base, json.loads((base / "found.json").read_text())
 
 
+def test_muon_and_several_budgets_on_ranks_resume_in_the_same_bits(ran: tuple[Path, Any]) -> None:
+    base, ranks = ran
+    first, second = ranks
+    assert first["muon"]["weights"] == second["muon"]["weights"] != ""
+    assert first["muon interrupted"]["status"] == "interrupted"
+    for rank in ranks:
+        assert rank["muon resumed"] == rank["muon"]
+    assert tiny_training.outcome(base / "muon broken") == tiny_training.outcome(base / "muon")
+
+
 def test_both_ranks_end_with_the_same_weights_and_their_own_dropout(ran: tuple[Path, Any]) -> None:
     _, (first, second) = ran
     assert first["whole"]["weights"] == second["whole"]["weights"] != ""

@@ -50,7 +50,12 @@ class LadderLauncher(PretendLauncher):
         values = parse_bindings(Path(task.arguments[1]).read_text())
         depth, steps = int(values["model.depth"]), int(values["train.steps"])
         size = 12 * (int(values["model.aspect"]) * depth) ** 2 * depth
-        tokens = steps * int(values["data.batch_size"]) * int(values["data.length"]) * int(values["train.accumulate"])
+        tokens = (
+            steps
+            * int(values["data.batch_size"])
+            * int(values["data.length"])
+            * int(values.get("train.accumulate", "1"))
+        )
         factor = math.sqrt(self.kappas.get(task.title.partition(" ")[0], 1.0))
         noise = random.Random(task.title + str(depth) + str(steps)).gauss(0, self.deviation)
         leave_run(folder_of(task), plain_loss(size * factor, tokens * factor) + noise, steps, tokens)

@@ -43,7 +43,7 @@ class TokenTable(HeadMixing):
 
     def __init__(self, layer: Layer) -> None:
         super().__init__()
-        self.table = numbers(50, layer.num_kv_heads, layer.head_dim)
+        self.table = numbers(layer.vocab_size, layer.num_kv_heads, layer.head_dim)
 
     def project(self, heads: Projected, normed: AttentionInputs, history: History, state: State | None) -> Projected:
         return heads._replace(v=heads.v + self.table[history.tokens])

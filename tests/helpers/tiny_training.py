@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from zoo.data.batches import Evaluation
 from zoo.kernels.cross_entropy import Score
 from zoo.runs import checkpoint
 from zoo.runs.metrics import read_rows
@@ -75,7 +76,9 @@ class Model(nn.Module):
     def logits(self, tokens: Tensor) -> Tensor:
         return self.hidden(tokens) @ self.embed.weight.T
 
-    def forward(self, tokens: Tensor, targets: Tensor | None = None, reduction: str = "sum") -> Tensor:
+    def forward(
+        self, tokens: Tensor, targets: Tensor | None = None, reduction: str = "sum", z_loss: float = 0.0
+    ) -> Tensor:
         logits = self.logits(tokens)
         return (
             logits if targets is None else F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction=reduction)
@@ -160,6 +163,7 @@ class Data:
             padded_size=VOCABULARY,
         )
         self.length, self.batch_size, self.fingerprint, self.before = LENGTH, BATCH, fingerprint, before
+        self.cross_documents = True
         self.name, self.notes = "counting", ("this corpus only counts",)
 
     def train(self, seed: int, rank: int = 0, world: int = 1) -> Reader:
@@ -173,11 +177,14 @@ class Data:
             targets[0, -2:] = -100
             yield rows[:, :-1], targets
 
+    def evaluations(self, split: str) -> list[Evaluation]:
+        return [Evaluation("counting", 1.0, self.tokens(split), 1000, self.evaluate(split))]
+
+    def passes(self, tokens: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:
+        return [(tokens, targets)]
+
     def tokens(self, split: str) -> int:
         return 5 * (3 * LENGTH - 2)
-
-    def bytes(self, split: str) -> int:
-        return 1000
 
     def unigram_entropy(self, split: str) -> float:
         return 2.56

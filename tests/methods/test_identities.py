@@ -117,6 +117,20 @@ def test_wr_example_is_wr_8_2_with_four_taps() -> None:
     assert torch.equal(fresh("temporal_mixing", "wr_example").layers[0].temporal_mixing.w, torch.zeros(4).double())
 
 
+def test_site_output_has_one_mixing_after_the_last_layer() -> None:
+    built = fresh("temporal_mixing", "wr_8_2", site="output")
+    *below, last = (sum(p.numel() for p in block.temporal_mixing.parameters()) for block in built.layers)
+    assert last > 0 and not any(below)
+
+
+def test_second_order_mixing_starts_near_the_baseline_and_closes_to_it() -> None:
+    built = fresh("score_mixing", "wr_attatt")
+    assert built.layers[0].attention.score_mixing.gamma.unique().tolist() == [-4.0]
+    for block in built.layers:
+        block.attention.score_mixing.gamma.data.fill_(-1e3)
+    same(built, fresh())
+
+
 def test_custom_2_is_wr_8_2_gains_at_its_start() -> None:
     """z = u + Rec(u), ρ fixed: "block skip alone" in the log had this inside."""
     same(

@@ -124,6 +124,7 @@ SETTINGS = (
         for m in ("wr_1", "wr_4", "wr_7_1", "wr_7_2", "wr_8_2", "wr_8_3", "wr_9", "wr_attend", "wr_mean")
         for site in ("attention_input", "attention")
     ]
+    + [("temporal_mixing", m, {"site": "output"}) for m in ("wr_1", "wr_4", "wr_8_2", "wr_9", "wr_example", "wr_mean")]
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,6 +17,7 @@ from zoo.config.checks import parameters
 from zoo.config.configuration import Config
 from zoo.config.gin_bridge import core_configurables, reset_config
 from zoo.config.load import load_config
+from zoo.counting.flops import skeleton
 from zoo.errors import ConfigError, SettingError, ZooError
 from zoo.model import room
 from zoo.model.build import model
@@ -62,7 +64,8 @@ ANY = {"model.seed"}  # any integer is a seed there
 @pytest.mark.parametrize("key", sorted(set(numeric()) - ANY))
 def test_every_number_has_its_bounds(key: str) -> None:
     name = key.partition(".")[0]
-    sentence = refusal(f"{key} = -1" if key != "train.betas" else "train.betas = (0.9, -1.0)", name=name)
+    wrong = {"train.betas": "(0.9, -1.0)", "train.budgets": "(-1.0, 1.0)"}.get(key, "-1")
+    sentence = refusal(f"{key} = {wrong}", name=name)
     assert sentence.startswith(f"--set '{key} = ") and f": {key} = " in sentence
 
 
@@ -200,3 +203,13 @@ def test_what_a_container_leaves(tmp_path: Path) -> None:
     assert memory._of_group(tmp_path) == 400
     (tmp_path / "memory.max").write_text("max")
     assert memory._of_group(tmp_path) == 1 << 62
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv_heads"), [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 2), (8, 2), (12, 3), (16, 4)]
+)
+def test_about_four_queries_share_keys_in_the_modern_block_at_every_size(heads: int, kv_heads: int) -> None:
+    loaded = load_config(["blocks/modern"], [f"model.depth = {heads}", "model.aspect = 4"])
+    layer = skeleton(partial(loaded.build, "model", vocab_size=9, max_length=4)).layers[0].layer
+    assert (layer.num_heads, layer.num_kv_heads) == (heads, kv_heads)
+    assert loaded.build("train").z_loss == 1e-4 and loaded.get("model.qk_norm")

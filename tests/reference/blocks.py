@@ -89,11 +89,18 @@ def causal_softmax(scores: Tensor) -> Tensor:
     return torch.softmax(scores.masked_fill(future, -math.inf), dim=-1)
 
 
-def attend(probabilities: Tensor, normed: Tensor, layer: LayerWeights, weights: Weights) -> Tensor:
-    """concat_h(A^h V^h(normed)) W_O with A (B, H, T, T)."""
+def attend(
+    probabilities: Tensor, normed: Tensor, layer: LayerWeights, weights: Weights, second: Tensor | None = None
+) -> Tensor:
+    """concat_h(A^h V^h(normed)) W_O with A (B, H, T, T); with `second` (H,), (1−g) A V + g A² V in head h, g = second[h]."""
     v = heads(normed @ layer.wv.T, weights.num_kv_heads)
     group = weights.num_heads // weights.num_kv_heads
-    mixed = [probabilities[:, h] @ v[h // group] for h in range(weights.num_heads)]
+    mixed = []
+    for h in range(weights.num_heads):
+        pattern = probabilities[:, h]
+        if second is not None:
+            pattern = (1 - second[h]) * pattern + second[h] * (pattern @ pattern)
+        mixed.append(pattern @ v[h // group])
     return torch.cat(mixed, dim=-1) @ layer.wo.T
 
 

@@ -108,6 +108,7 @@ def score_shapes(id, m):
         "v4_m1e": {"w1": (D, m), "w2": (m, m), "b": (m,)},
         "v4_mc": {"w": (TMAX,)},
         "v4_md": {"w1": (D, 1), "w2": (1, 1), "b": (1,)},
+        "wr_attatt": {"gamma": (H,)},
     }.get(id, {})
 
 
@@ -131,6 +132,8 @@ def method_of(slot, id, host, **settings):
     torch.manual_seed(2)
     if slot == "temporal":
         shapes = [TOKEN_VALUES if settings.get("values") == "token" else TEMPORAL_SHAPES[id]] * L
+        if settings.get("site") == "output":  # once, after the last layer
+            shapes = [{}] * (L - 1) + shapes[-1:]
         if id == "wr_8_3_log":
             settings["groups"] = 2
     elif slot == "score":

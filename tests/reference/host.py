@@ -46,7 +46,8 @@ def logits(
         u = attention_input(i, x)
         if site == "attention":
             return u  # the mix stands in place of attention
-        return attend(all_probabilities[i - 1], u, weights.layers[i - 1], weights)
+        second = score_methods.second_order(score, i)
+        return attend(all_probabilities[i - 1], u, weights.layers[i - 1], weights, second)
 
     def rerun_block(i: int, x: Tensor) -> Tensor:
         """R_i(x)."""
@@ -75,4 +76,6 @@ def logits(
         y = residual_methods.attention_site(residual, here)
         f.append(ffn(m, y if host == "sequential" else x))
         x = residual_methods.ffn_site(residual, here._replace(f=list(f)), y)
+    if site == "output":
+        x = mix(len(weights.layers), x)
     return rms_norm(x, eps, weights.final_norm) @ weights.output.T

@@ -22,6 +22,7 @@ IDS = [
     "v4_m1e",
     "v4_mc",
     "v4_md",
+    "wr_attatt",
 ]
 
 
@@ -35,6 +36,11 @@ def scores(method: Method | None, m: int, products: list[Tensor], x: Tensor, d: 
         raise ValueError(f"{method.id}: unknown settings {sorted(method.settings)}")
     formula = globals()[method.id]
     return formula(m, products, x, d, eps, **layer_params(method, m))  # a wrong parameter name is a TypeError
+
+
+def second_order(method: Method | None, m: int) -> Tensor | None:
+    """The share g of A² in each head of layer m, of the method that has one."""
+    return torch.sigmoid(layer_params(method, m)["gamma"]) if method and method.id == "wr_attatt" else None
 
 
 def total(terms: list[Tensor]) -> Tensor:
@@ -107,3 +113,7 @@ def v4_mc(m, products, x, d, eps, *, w):
 
 def v4_md(m, products, x, d, eps, *, w1, w2, b):
     return token_weights(x, eps, w1, w2, b)[:, None, :, None, 0] * products[-1] / math.sqrt(d)
+
+
+def wr_attatt(m, products, x, d, eps, *, gamma):
+    return products[-1] / math.sqrt(d)  # the pattern is the plain one; the host applies it a second time

@@ -45,7 +45,7 @@ IDS = [
     "wr_mean",
     "wr_example",
 ]
-SITES = ["ffn", "attention_input", "attention"]
+SITES = ["ffn", "attention_input", "attention", "output"]
 NEEDS_EPS = ["wr_7", "wr_7_log", "wr_7_1", "wr_7_1_log"]
 
 

@@ -6,16 +6,21 @@ import pytest
 import torch
 
 from . import Method
+from .blocks import attend, causal_softmax
 from .cases import (
     HEAD,
     TMAX,
+    WEIGHTS,
     D,
+    H,
     L,
+    T,
     differ,
     normal,
     ones,
     run,
     same,
+    some_u,
     zeros,
 )
 
@@ -64,6 +69,17 @@ def test_score_weights_are_on_the_side_the_catalogue_says():
     )
     same(_score("v4_m1a", w=lambda m: key[:m, None, :].expand(m, TMAX, TMAX)), _score("v4_m1b", w=lambda m: key[:m]))
     differ(_score("v4_m1b", w=lambda m: key[:m]), _score("v4_m1c", w=lambda m: key[:m]))
+
+
+def test_second_order_mixing_is_the_pattern_twice():
+    """Closed gates give the baseline; open ones give A² V, whose rows sum to 1 and which sees no future."""
+    same(_score("wr_attatt", gamma=lambda m: -1e3 * ones(H)), run())
+    differ(_score("wr_attatt", gamma=lambda m: -4 * ones(H)), run())
+    pattern = causal_softmax(normal(2, H, T, T))
+    u, layer = some_u(), WEIGHTS.layers[0]
+    once = attend(pattern @ pattern, u, layer, WEIGHTS)
+    same(attend(pattern, u, layer, WEIGHTS, ones(H)), once)
+    same((pattern @ pattern).sum(dim=-1), ones(2, H, T))
 
 
 def test_m2_and_m3_are_m5_with_fixed_weights():

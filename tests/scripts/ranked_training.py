@@ -28,6 +28,7 @@ from zoo.runs.metrics import Records
 ROW = Records.row
 RANK = int(os.environ["RANK"])
 SETTINGS = {"steps": 9, "validate_every": 4}
+OTHERWISE = {"optimizer": "muon", "schedule": "wsd_s", "budgets": (1.0, 3.0)}  # 6 is in the second period
 
 
 def at(batch: int, act: Callable[[], None]) -> Callable[[int], None]:
@@ -88,6 +89,11 @@ def main(base: Path) -> None:
         "interrupted": train(base, "broken", at(5, lambda: os.kill(os.getpid(), signal.SIGTERM))),
         "resumed": train(base, "broken"),
         "spoilt": spoiling(base),
+        "muon": train(base, "muon", **OTHERWISE),
+        "muon interrupted": train(
+            base, "muon broken", at(6, lambda: os.kill(os.getpid(), signal.SIGTERM)), **OTHERWISE
+        ),
+        "muon resumed": train(base, "muon broken", **OTHERWISE),
     }
     try:
         train(base, "whole", lr=1.0)

@@ -74,6 +74,7 @@ WRONG = [
     ),
     Wrong(wrong.LeaksBehindCache, "causal", "behind a cache, token 1 sees token 2", "depth 1, length 3, batch 1"),
     Wrong(wrong.NormalisesTheBatch, "rows", "depends on the other rows", "depth 1, length 1, batch 2"),
+    Wrong(wrong.DividesByLength, "documents", "has other logits alone than as a row", "depth 1, length 2, batch 1"),
     Wrong(wrong.LeaksInOneSetting, "settings", "with over = 'all': token 0 sees token 1", "depth 1, length 2, batch 1"),
     Wrong(wrong.SaysItLeaks, "causal", "declares causal = False, but nothing of the sort was found", ""),
     Wrong(wrong.LooksAheadInHeads, "causal", "token 0 sees token 1", "depth 1, length 2, batch 1", "head_mixing"),

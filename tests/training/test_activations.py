@@ -11,7 +11,8 @@ import torch
 from helpers.random_models import factory, random_model, tokens
 from torch import Tensor
 
-from zoo.training.activations import EVERY, SHARE, Watch, activations, is_due, quantities
+from zoo.training.activations import EVERY, SHARE, activations, is_due, quantities
+from zoo.training.watch import Watch
 
 
 class Data:

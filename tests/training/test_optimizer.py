@@ -16,8 +16,9 @@ from zoo.errors import ConfigError
 from zoo.extension import hint
 from zoo.training import memory_check, optimizer
 from zoo.training.adamw import AdamW
-from zoo.training.optimizer import OPTIMIZERS, SCHEDULES, OptimizerEntry, learning_rate, make_optimizer
+from zoo.training.optimizer import OPTIMIZERS, OptimizerEntry, make_optimizer
 from zoo.training.parameter_groups import parameter_groups
+from zoo.training.schedules import SCHEDULES, learning_rate
 from zoo.training.settings import Settings
 from zoo.training.setup import checkpoint_size
 from zoo.training.update_settings import UpdateSettings
@@ -56,9 +57,12 @@ def test_the_numbers_that_adamw_keeps_are_those_in_its_state() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"optimizer": "adam"}, r"train\.optimizer = 'adam' must be one of 'adamw' \(nearest: adamw\)"),
-        ({"schedule": "cosin"}, r"train\.schedule = 'cosin' must be one of 'cosine' \(nearest: cosine\)"),
-        ({"schedule": "staircase"}, r"train\.schedule = 'staircase' must be one of 'cosine'$"),
+        ({"optimizer": "adam"}, r"train\.optimizer = 'adam' must be one of 'adamw', 'muon' \(nearest: adamw\)"),
+        (
+            {"schedule": "cosin"},
+            r"train\.schedule = 'cosin' must be one of 'cosine', 'wsd', 'wsd_s' \(nearest: cosine\)",
+        ),
+        ({"schedule": "staircase"}, r"train\.schedule = 'staircase' must be one of 'cosine', 'wsd', 'wsd_s'$"),
     ],
 )
 def test_an_unknown_name_gets_the_nearest(settings: dict[str, str], sentence: str) -> None:
@@ -68,7 +72,7 @@ def test_an_unknown_name_gets_the_nearest(settings: dict[str, str], sentence: st
 
 def test_another_optimizer_and_schedule_are_one_entry_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def make_sgd(model: torch.nn.Module, settings: UpdateSettings) -> torch.optim.Optimizer:
-        return torch.optim.SGD(parameter_groups(model, settings.lr, settings.weight_decay))
+        return torch.optim.SGD(parameter_groups(model, settings))
 
     monkeypatch.setitem(OPTIMIZERS, "sgd", OptimizerEntry(make_sgd, numbers=0))
     monkeypatch.setitem(SCHEDULES, "flat", lambda step, steps, settings: 1.0)
@@ -86,7 +90,7 @@ def test_another_optimizer_and_schedule_are_one_entry_each(tmp_path: Path, monke
 
 def test_the_docstring_names_what_the_tables_have() -> None:
     limits = {entry.key: entry.limits for group in settings_list.core() for entry in group.entries}
-    for key, table in (("train.optimizer", optimizer.OPTIMIZERS), ("train.schedule", optimizer.SCHEDULES)):
+    for key, table in (("train.optimizer", optimizer.OPTIMIZERS), ("train.schedule", SCHEDULES)):
         assert limits[key] == f"one of {', '.join(map(repr, table))}"
 
 

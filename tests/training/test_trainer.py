@@ -19,7 +19,7 @@ from zoo.errors import ConfigError
 from zoo.extension import hint
 from zoo.runs import checkpoint
 from zoo.runs.metrics import read_rows
-from zoo.training.optimizer import learning_rate
+from zoo.training.schedules import learning_rate
 from zoo.training.settings import Settings
 
 
@@ -341,7 +341,7 @@ def test_looking_for_the_cause_does_not_change_the_random_numbers(tmp_path: Path
 
 def test_a_loss_that_is_not_finite_with_finite_gradients_is_skipped_too(tmp_path: Path) -> None:
     class Odd(Model):
-        def forward(self, tokens: Any, targets: Any = None, reduction: str = "sum") -> Any:
+        def forward(self, tokens: Any, targets: Any = None, reduction: str = "sum", z_loss: float = 0.0) -> Any:
             return super().forward(tokens, targets, reduction) + float("inf")
 
     summary = go(dataclasses.replace(config(tmp_path, max_skipped=2), model=Odd), tmp_path / "run")

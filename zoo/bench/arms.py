@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from zoo.bench.step_costs import StepCost
 from zoo.bench.suite import Host, Suite
 from zoo.config.configuration import HEADER, Config
 from zoo.config.load import load_config
 from zoo.config.values import render, rendered
 from zoo.counting.matching import Kind, Spent
 from zoo.data.tokenizer import configured_size
+from zoo.errors import ConfigError
 from zoo.plugins.source_hash import source_hashes
 from zoo.slots import SLOTS
 
@@ -92,13 +94,22 @@ def text_of(values: Mapping[str, Any]) -> str:
 def trained_longer(arm: Arm, factor: float) -> Arm:
     """The arm with this multiple of its steps."""
     values = {**arm.values, "train.steps": max(1, round(arm.steps * factor))}
-    if "train.validate_every" in values:  # at the end alone, as before
-        values["train.validate_every"] = max(values["train.validate_every"], values["train.steps"])
     return replace(arm, id=_id(values), values=values)
 
 
-def arms_of(files: Sequence[str], bindings: Sequence[str], suite: Suite, host: Host | None) -> list[Arm]:
-    """The baselines of the method that these files make, then the method. Without a host it is as the files say."""
+def arms_of(
+    files: Sequence[str],
+    bindings: Sequence[str],
+    suite: Suite,
+    host: Host | None,
+    label: str = "",
+    costs: Callable[[], Mapping[str, StepCost]] = dict,
+) -> list[Arm]:
+    """The baselines of the method that these files make, then the method. Without a host it is as the files say.
+
+    `label` is the method's name where it has settings of its own; `costs` are measured step costs by arm, for baselines that
+    are matched in time.
+    """
     host_binding = [f"model.parallel = {host == 'parallel'}"] if host else []
     loaded = load_config(files, [*bindings, *host_binding])
     length, vocab_size = loaded.get("data.length"), configured_size({**loaded.defaults, **loaded.values})
@@ -106,12 +117,14 @@ def arms_of(files: Sequence[str], bindings: Sequence[str], suite: Suite, host: H
     values = _run_values(loaded, length)
     host = "parallel" if loaded.get("model.parallel") else "sequential"
     defaults = {key: value for key, value in loaded.defaults.items() if not key.startswith(OF_BENCH)}
-    baselines = {kind: _baseline(kind, build, values, defaults, length, host) for kind in suite.baselines}
+    name = label or loaded.name
+    ratio = functools.partial(_time_ratio, costs, _id(values), name) if loaded.plugins else lambda: 1.0
+    baselines = {kind: _baseline(kind, build, values, defaults, length, host, ratio) for kind in suite.baselines}
     # One model may be the baseline of several kinds: the first of them is its match.
     arms = list({arm.id: arm for arm in reversed(baselines.values())}.values())
     if loaded.plugins:
         matched: dict[str, str] = {kind: arm.id for kind, arm in baselines.items()}
-        arms.append(_method(loaded, build, values, defaults, length, host, matched))
+        arms.append(replace(_method(loaded, build, values, defaults, length, host, matched), name=name))
     return arms
 
 
@@ -131,13 +144,30 @@ def _id(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(text_of(seedless).encode()).hexdigest()[:12]
 
 
+def _time_ratio(costs: Callable[[], Mapping[str, StepCost]], arm: str, name: str) -> float:
+    """How much longer than the plain block's an arm's training step takes, as it was measured."""
+    cost = costs().get(arm)
+    if cost is None:
+        raise ConfigError(
+            f"suite.baselines has 'time', and how long a training step of {name} takes beside the plain block's has not been"
+            " measured in this store: measure it first, with the same command and --costs"
+        )
+    return cost.time_ratio.value
+
+
 def _baseline(
-    kind: Kind, build: Any, values: Mapping[str, Any], defaults: Mapping[str, Any], length: int, host: Host
+    kind: Kind,
+    build: Any,
+    values: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    length: int,
+    host: Host,
+    time_ratio: Callable[[], float],
 ) -> Arm:
     from zoo.counting.flops import training_cost
     from zoo.counting.matching import ffn_dim, find_match, plain_build
 
-    match = find_match(build, length, kind)
+    match = find_match(build, length, kind, time_ratio)
     slots = tuple(f"{slot}." for slot in SLOTS) + tuple(f"model.{slot}" for slot in SLOTS)
     plain = {key: value for key, value in values.items() if not key.startswith(slots)}
     others = {key: value for key, value in defaults.items() if not key.startswith(slots)}

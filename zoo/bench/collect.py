@@ -60,6 +60,7 @@ def collect(job: Job, folder: Path) -> Result:
         settings=job.settings,
         versions=read_provenance(folder),
         stamps=summary.stamps,
+        budgets=summary.budgets,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from zoo.bench.arms import Arm, Job
 from zoo.bench.store import Result
 from zoo.config.values import changed
-from zoo.data.corpus import configured_fingerprint
+from zoo.data.opening import configured_fingerprint
 from zoo.runs.run_control import RUN_CONTROL
 from zoo.runs.run_folder import operative, read_provenance
 

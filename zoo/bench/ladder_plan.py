@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from zoo.bench.arms import Arm, Job, arms_of, text_of, trained_longer
 from zoo.bench.ladder import MOST_SEEDS, Ladder
+from zoo.bench.method_names import parse_name
 from zoo.bench.selection import suite_file
 from zoo.bench.suite import Host, Suite
 from zoo.config.configuration import Config
 from zoo.config.load import load_config
+from zoo.config.recipe import batch_tokens, num_parameters
 from zoo.config.values import render
 from zoo.errors import ConfigError, ZooError
-from zoo.scaling.size_law import Recipe, recipe
+from zoo.training.settings import MOST
 
 Role = Literal["plain", "other seeds", "more tokens", "budget", "gain", "harm", "method"]
 
 TUNING_SEED = 0  # learning rates are chosen on it, and nothing is judged by it
 MORE_TOKENS = 1.10  # what a control is trained for and not charged
 OWN_RATE = ("plain", "gain", "harm", "method")  # roles that choose a learning rate; the others take the plain block's
-BY_RULE = ("model.depth", "model.aspect", "model.width", "train.steps", "train.tokens")
+BY_RULE = (
+    *("model.depth", "model.aspect", "model.width", "train.steps", "train.tokens"),
+    *("recipe.tokens_per_parameter", "recipe.rows_at_once"),
+)
 PER_RUNG = (
     *BY_RULE,
     *("data.batch_size", "train.accumulate", "train.lr", "train.warmup", "train.betas"),
@@ -45,12 +49,20 @@ class Member(NamedTuple):
         return [Job(self.arm, seed, factor) for seed in self.seeds]
 
 
+class Size(NamedTuple):
+    """What the dial makes of a rung; the rest is the recipe's."""
+
+    depth: int
+    width: int
+    parameters: int  # N, without embeddings
+
+
 class Rung(NamedTuple):
     """One size in one host."""
 
     number: int  # from 1
     host: Host
-    law: Recipe
+    size: Size
     members: tuple[Member, ...]
 
     @property
@@ -91,7 +103,7 @@ def plan_ladder(
     _check_bindings(loaded)
     names = [*(["+".join(of_methods)] if of_methods else []), *(suite.methods if methods is None else methods)]
     hosts = tuple(
-        tuple(_rung(i, host, ladder, suite, loaded, files, bindings, names) for i in range(len(ladder.depths)))
+        tuple(_rung(i, host, ladder, suite, files, bindings, names) for i in range(len(ladder.depths)))
         for host in suite.hosts
     )
     return LadderPlan(Path(name).stem, ladder, suite, hosts)
@@ -113,24 +125,17 @@ def _check_bindings(loaded: Config) -> None:
             )
 
 
-def rung_bindings(law: Recipe, aspect: int, length: int, most_rows: int | None) -> list[str]:
-    """What the rule says of a rung, as bindings."""
-    rows = law.batch // length
-    accumulate = 1 if most_rows is None else math.ceil(rows / most_rows)
-    micro = max(1, round(rows / accumulate))
-    steps = max(1, round(law.tokens / (micro * accumulate * length)))
+def rung_bindings(size: Size, ladder: Ladder) -> list[str]:
+    """What makes a rung: the dial, and the laws of the recipe for all that follows from it."""
+    steps = ladder.tokens_per_parameter * size.parameters / batch_tokens(size.parameters)
     values = {
-        "model.depth": law.depth,
-        "model.aspect": aspect,
-        "data.batch_size": micro,
-        "train.accumulate": accumulate,
-        "train.steps": steps,
-        "train.lr": law.rate,
-        "train.warmup": min(1.0, law.warmup / law.tokens),
-        "train.betas": (0.9, law.beta2),
-        "train.validate_every": steps,
-        "train.save_every": max(200, steps // 10),
-        "train.log_every": max(1, steps // 100),
+        "model.depth": size.depth,
+        "model.aspect": ladder.aspect,
+        "recipe.tokens_per_parameter": ladder.tokens_per_parameter,
+        "recipe.rows_at_once": ladder.most_rows,
+        "train.validate_every": MOST,  # at the end alone
+        "train.save_every": max(200, round(steps / 10)),
+        "train.log_every": max(1, round(steps / 100)),
     }
     return [f"{key} = {render(value)}" for key, value in values.items()]
 
@@ -140,21 +145,21 @@ def _rung(
     host: Host,
     ladder: Ladder,
     suite: Suite,
-    loaded: Config,
     files: Sequence[str],
     bindings: Sequence[str],
     methods: Sequence[str],
 ) -> Rung:
     """The arms of one rung; an error says at which size something cannot be built."""
-    depth, length = ladder.depths[index], loaded.get("data.length")
-    law = recipe(depth, ladder.aspect, ladder.tokens_per_parameter, length)
-    of_rung = [*rung_bindings(law, ladder.aspect, length, ladder.most_rows), *bindings]
+    depth, width = ladder.depths[index], ladder.depths[index] * ladder.aspect
+    size = Size(depth, width, num_parameters(width, depth))
+    of_rung = [*rung_bindings(size, ladder), *bindings]
     seeds = tuple(range(1, ladder.seeds[index] + 1))
     members: dict[str, Member] = {}
     plain: Member | None = None
     for name, role in _asked(ladder, methods):
         try:
-            arms = arms_of([*files, *name.split("+")], of_rung, suite, host)
+            named = parse_name(name)
+            arms = arms_of([*files, *named.files], [*of_rung, *named.bindings], suite, host, named.label)
         except ZooError as error:
             raise ZooError(f"{name} cannot be built at rung {index + 1} (depth {depth}): {error}") from error
         method = arms[-1]
@@ -166,7 +171,7 @@ def _rung(
         if not others:
             members[method.name] = Member(method.name, role, method, seeds, _compute(method))
     assert plain is not None
-    return Rung(index + 1, host, law, (plain, *_controls(plain, ladder), *members.values()))
+    return Rung(index + 1, host, size, (plain, *_controls(plain, ladder), *members.values()))
 
 
 def _asked(ladder: Ladder, methods: Sequence[str]) -> Iterator[tuple[str, Role]]:

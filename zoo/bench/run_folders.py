@@ -15,14 +15,14 @@ from zoo.runs.metrics import METRICS
 from zoo.runs.run_folder import begun, operative, read_provenance
 from zoo.runs.summary import read_summary
 from zoo.system.files import write_atomically
-from zoo.system.foreign_text import one_line
+from zoo.system.foreign_text import file_name, one_line
 
 DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)  # what a damaged file raises
 
 
 def run_folder(store: Path, job: Job) -> Path:
     """The folder of a run."""
-    return store / "runs" / f"{job.arm.name}-s{job.seed}-{job.key[:8]}"
+    return store / "runs" / f"{file_name(job.arm.name)}-s{job.seed}-{job.key[:8]}"
 
 
 def write_config(store: Path, job: Job) -> Path:

@@ -10,6 +10,7 @@ from zoo.bench.learning_rates import best_rate, warn_of_better_rate
 from zoo.bench.measure_costs import measure_costs, missing_costs
 from zoo.bench.missing import missing_runs, untested_runs
 from zoo.bench.pool import Pool
+from zoo.bench.rate_curves import outside, widened
 from zoo.bench.schedule import Say, Schedule
 from zoo.bench.step_costs import read_costs
 from zoo.bench.store import Result, Store, by_arm
@@ -31,6 +32,7 @@ def run_bench(
     a launcher, processes on this machine do the runs, one at a time.
     """
     launcher = launcher or LocalLauncher()
+    suite = widened(arms, suite, store.read().values()) if suite.widenings else suite
     try:
         with signals_as_interrupts(), _schedule(arms, suite, store, launcher.capacity, say, again) as schedule:
             return _run(Pool(store, launcher, schedule, again), arms, suite)
@@ -54,7 +56,7 @@ def _schedule(arms: Sequence[Arm], suite: Suite, store: Store, capacity: int, sa
 
 
 def _run(pool: Pool, arms: Sequence[Arm], suite: Suite) -> list[str]:
-    pool.train(first_runs(arms, suite))
+    suite = _try_rates(pool, arms, suite)
     results = pool.store.read().values()
     rates = _best_rates(arms, suite, results)
     of_arm = by_arm(results)
@@ -72,6 +74,23 @@ def _run(pool: Pool, arms: Sequence[Arm], suite: Suite) -> list[str]:
             left=pool.schedule.after_cost,
         )
     return pool.failures
+
+
+def _try_rates(pool: Pool, arms: Sequence[Arm], suite: Suite) -> Suite:
+    """Train every arm at every rate, and at more of them where the best is at the edge; the suite with all rates tried."""
+    pool.train(first_runs(arms, suite))
+    while suite.widenings:
+        wider = widened(arms, suite, pool.store.read().values())
+        if wider.lrs == suite.lrs:
+            return suite
+        rates = ", ".join(f"{factor:g}" for factor in sorted(set(wider.lrs) - set(suite.lrs)))
+        pool.schedule.say(f"the best rate of an arm is at the edge of those tried: all are also tried at lr × {rates}")
+        suite = wider
+        pool.train(first_runs(arms, suite))
+    if len(suite.lrs) > 2:
+        for arm in outside(arms, suite, pool.store.read().values()):
+            pool.schedule.say(f"{arm.name} ({arm.match}, {arm.host}): the best rate is at the edge of those tried")
+    return suite
 
 
 def _runs(arms: Iterable[Arm], rates: Mapping[str, float], seeds: range) -> list[Job]:

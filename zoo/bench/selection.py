@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from zoo.bench.arms import Arm, arms_of
+from zoo.bench.method_names import parse_name
+from zoo.bench.step_costs import StepCost
 from zoo.bench.suite import Suite
 from zoo.config.configuration import Config
 from zoo.config.gin_files import find_gin_file
@@ -16,9 +18,16 @@ from zoo.plugins.resources import project_gin_folders
 
 
 def select_arms(
-    suite_name: str | None, files: Sequence[str], bindings: Sequence[str], methods: Sequence[str] | None = None
+    suite_name: str | None,
+    files: Sequence[str],
+    bindings: Sequence[str],
+    methods: Sequence[str] | None = None,
+    costs: Callable[[], Mapping[str, StepCost]] = dict,
 ) -> tuple[list[Arm], Suite]:
-    """The arms of a suite, each once, and the suite; `methods` are judged in place of the suite's."""
+    """The arms of a suite, each once, and the suite; `methods` are judged in place of the suite's.
+
+    `costs` are measured step costs by arm, which baselines that are matched in time need.
+    """
     files = [*([suite_file(suite_name)] if suite_name else []), *files]
     loaded = load_config(files, bindings)
     suite: Suite = loaded.build("suite")
@@ -27,9 +36,11 @@ def select_arms(
     arms: dict[str, Arm] = {}
     for host in suite.hosts if has_hosts else (None,):
         for name in (suite.methods if methods is None else methods) or ("",):
-            method = [part for part in name.split("+") if part]
             try:
-                of_method = arms_of([*files, *method], bindings, suite, host)
+                named = parse_name(name)
+                of_method = arms_of(
+                    [*files, *named.files], [*bindings, *named.bindings], suite, host, named.label, costs
+                )
             except ZooError as error:
                 if not name:
                     raise

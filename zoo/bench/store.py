@@ -9,7 +9,7 @@ import math
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
@@ -68,6 +68,7 @@ class Result:
     settings: Mapping[str, str]  # every value, defaults too
     versions: dict[str, Any]
     stamps: dict[str, Any]
+    budgets: list[dict[str, float | None]] = field(default_factory=list)  # as in a run's summary
 
     @property
     def budget(self) -> int:
@@ -139,6 +140,7 @@ def _reader(brief: bool) -> Callable[[dict[str, Any]], Result | None]:
 
     def convert(row: dict[str, Any]) -> Result | None:
         row.setdefault("settings", {})  # older lines have none
+        row.setdefault("budgets", [])
         row.setdefault("tested", row.get("test_loss") is not None)
         if not names <= row.keys():
             return None

@@ -19,12 +19,14 @@ Host = Literal["sequential", "parallel"]
 class Suite:
     """What a bench runs; size, corpus, tokens and the rest of the file hold for every arm.
 
-    methods: the names of Gin files; a combination joins them with +.
+    methods: the names of Gin files; a combination joins them with +, and one may have settings of its own: NAME(n=6).
     hosts: the blocks to try every method in; `parallel` has attention and FFN side by side.
     seeds (at least 1): the number of seeds, 1, 2, … for every arm.
     lrs (above 0): multiples of `train.lr`, tried for every arm on its first seed.
-    baselines: what the plain block is matched in: nothing, parameters, FLOPs per token, or (`tokens`) as many FLOPs by
-        training longer.
+    widenings (at least 0): how many times the rates of `lrs`, at least three, are widened, for all arms, while the loss of an
+        arm is lowest at the edge of them.
+    baselines: what the plain block is matched in: nothing, parameters, FLOPs per token; or by training longer: as many FLOPs
+        (`tokens`), or as much time (`time`), for which the costs of a step must have been measured.
     costs: also measure time and memory of every arm's training step, in turns with the plain block's.
     margin (above 0): the smallest difference of losses that matters, in nats per token; None: the larger of 0.005 and what
         1 % of the tokens is worth to the plain block.
@@ -35,6 +37,7 @@ class Suite:
     hosts: tuple[Host, ...] = ("sequential",)
     seeds: int = 3
     lrs: tuple[float, ...] = (1.0,)
+    widenings: int = 0
     baselines: tuple[Kind, ...] = ("none", "parameters", "flops")
     costs: bool = True
     margin: float | None = None
@@ -45,6 +48,13 @@ class Suite:
             raise ConfigError(f"suite.seeds = {self.seeds} must be at least 1")
         if not self.lrs or not all(0 < factor < math.inf for factor in self.lrs) or len(set(self.lrs)) < len(self.lrs):
             raise ConfigError(f"suite.lrs = {self.lrs} must be positive multiples of train.lr, at least one, each once")
+        if self.widenings < 0:
+            raise ConfigError(f"suite.widenings = {self.widenings} must be at least 0")
+        if self.widenings and len(self.lrs) < 3:
+            raise ConfigError(
+                f"suite.widenings = {self.widenings} needs at least three rates to know where a loss is lowest, and suite.lrs"
+                f" has {len(self.lrs)}: write suite.lrs = (0.5, 1.0, 2.0)"
+            )
         if not self.hosts:
             raise ConfigError('suite.hosts must name "sequential", "parallel" or both')
         if self.margin is not None and not 0 < self.margin < math.inf:

@@ -33,6 +33,10 @@ class RandomTokens:
         drawn = torch.Generator().manual_seed(seed)
         return itertools.repeat(torch.randint(self.vocab_size, (self.batch_size, self.length + 1), generator=drawn))
 
+    def passes(self, tokens: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Blocks as they are: random tokens are of no document."""
+        return [(tokens, targets)]
+
 
 def training(text: str) -> Step:
     """The training step of a configuration, as zoo-train makes it. The learning rate is zero, so that nothing blows up."""

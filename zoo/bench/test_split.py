@@ -57,13 +57,15 @@ def measure_test_loss(folder: Path, known: dict[str, Data]) -> None:
     check_identity(folder, identity(data, read_provenance(folder)["world_size"]))
     result = TestLoss(None)
     try:
-        nll, count = 0.0, 0
+        loss = 0.0
         device = next(run.model.parameters()).device
         with torch.no_grad():
-            for tokens, targets in data.evaluate("test"):
-                part = run.model.evaluate(tokens.to(device), targets.to(device))
-                nll, count = nll + part.nll.item(), count + part.targets
-        loss = nll / count
+            for each in data.evaluations("test"):
+                nll, count = 0.0, 0
+                for tokens, targets in (one for batch in each.batches for one in data.passes(*batch)):
+                    part = run.model.evaluate(tokens.to(device), targets.to(device))
+                    nll, count = nll + part.nll.item(), count + part.targets
+                loss += each.share * nll / count
         result = TestLoss(loss) if math.isfinite(loss) else TestLoss(None, diverged=True)
     except DataError:
         pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import signal
 import sys
@@ -28,6 +29,7 @@ examples:
   zoo-bench --suite v1 --plan                           what a suite will run, and how long it should take
   zoo-bench --suite v1 --jobs 2                         run it, two at a time; the same command again resumes it
   zoo-bench --suite v1 --methods ONE,OTHER              some of its methods
+  zoo-bench --methods 'wr_8_2(n=2),wr_8_2(n=6)'         one method with several settings
   zoo-bench --ladder pocket --gin METHOD --plan         a method at several sizes: what it saves, and whether that lasts
   zoo-report bench                                      the report again, from the store
 """
@@ -54,6 +56,9 @@ def parser() -> argparse.ArgumentParser:
         "--store", type=Path, default=Path("bench"), metavar="DIR", help="results and runs (default: bench)"
     )
     flags.add_argument("--again", action="store_true", help="run methods again whose code has changed since their runs")
+    flags.add_argument(
+        "--costs", action="store_true", help="measure time and memory of every method's training step, and stop"
+    )
     flags.add_argument(
         "--plan", action="store_true", help="print what would be run and how long it should take, and stop"
     )
@@ -86,6 +91,7 @@ def _bench(options: argparse.Namespace) -> int:
     from zoo.bench.launch import LocalLauncher
     from zoo.bench.runner import run_bench
     from zoo.bench.selection import select_arms
+    from zoo.bench.step_costs import read_costs
     from zoo.bench.store import Store, note_suite
     from zoo.errors import ZooError
     from zoo.system.foreign_text import printable
@@ -101,8 +107,11 @@ def _bench(options: argparse.Namespace) -> int:
     methods = None if options.methods is None else listed("--methods", options.methods)
     if (name := ladder.ladder_name(options)) is not None:
         return ladder.run(name, options, ladder_bindings(options), methods, _say)
-    arms, suite = select_arms(options.suite, options.gin, bindings(options), methods)
     launcher = LocalLauncher(options.jobs)
+    if options.costs:
+        return _measure(options, methods, launcher)
+    costs = functools.partial(read_costs, options.store)
+    arms, suite = select_arms(options.suite, options.gin, bindings(options), methods, costs)
     if options.plan:
         return _plan(arms, suite, launcher, options)
     check_corpora(arms)
@@ -116,6 +125,21 @@ def _bench(options: argparse.Namespace) -> int:
         _report(store, arms)
     for failure in failures:
         print(printable(f"{PROGRAM}: {failure}"), file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _measure(options: argparse.Namespace, methods: Sequence[str] | None, launcher: Launcher) -> int:
+    """Measure the step costs of the methods that the store does not have; train nothing."""
+    from zoo.bench.measure_costs import measure_costs
+    from zoo.bench.selection import select_arms
+    from zoo.bench.store import Store
+
+    plain = "suite.baselines = ('none',)"  # what costs are compared with; a baseline matched in time needs them first
+    arms, _ = select_arms(options.suite, options.gin, [*bindings(options), plain], methods)
+    folder("--store", options.store)
+    store = Store(options.store)
+    with store.held():
+        failures = measure_costs(arms, store.folder, threads=launcher.cores, say=_say, again=options.again)
     return 1 if failures else 0
 
 
@@ -137,9 +161,10 @@ def ladder_bindings(options: argparse.Namespace) -> list[str]:
 
 def listed(flag: str, text: str) -> tuple[str, ...]:
     """The parts of a flag's value, which commas separate."""
+    from zoo.bench.method_names import split
     from zoo.errors import ZooError
 
-    parts = tuple(part.strip() for part in text.split(","))
+    parts = tuple(part.strip() for part in split(text, ","))
     if not all(parts):
         raise ZooError(f"{flag} {text!r}: name one or several, with commas between them")
     return parts
@@ -178,12 +203,15 @@ def _plan(arms: Sequence[Arm], suite: Suite, launcher: Launcher, options: argpar
     """Print what would be run; the exit code says whether it could be run here."""
     from zoo.bench.forecast import Forecast, forecast_arms, total_seconds
     from zoo.bench.measure_costs import missing_costs
+    from zoo.bench.rate_curves import widened
     from zoo.bench.step_costs import read_costs
     from zoo.bench.store import Store
     from zoo.system.table import Table, counted, show
 
+    _show_recipe(options)
     with_corpus = _have_corpora(arms)
     results = Store(options.store).read()
+    suite = widened(arms, suite, results.values()) if with_corpus and suite.widenings else suite
     forecast = Forecast(arms, results.values(), launcher.cores)
     forecasts = forecast_arms(arms, suite, results, forecast, with_corpus)
     by_id = {arm.id: arm for arm in arms}
@@ -199,6 +227,18 @@ def _plan(arms: Sequence[Arm], suite: Suite, launcher: Launcher, options: argpar
     if count := sum(map(len, unmeasured.values())):
         print(f"then the time and memory of {counted(count, 'arm')}, about half a minute each")
     return 0 if with_corpus else 2
+
+
+def _show_recipe(options: argparse.Namespace) -> None:
+    """Print what the laws of a recipe give to every arm, if there is one."""
+    from zoo.bench.selection import suite_file
+    from zoo.config.load import load_config
+    from zoo.system.table import show
+    from zoo.training.plan import plan_table
+
+    files = [*([suite_file(options.suite)] if options.suite else []), *options.gin]
+    if (loaded := load_config(files, bindings(options))).recipe:
+        show([plan_table(loaded)])
 
 
 def _have_corpora(arms: Sequence[Arm]) -> bool:
@@ -217,9 +257,8 @@ def _have_corpora(arms: Sequence[Arm]) -> bool:
 def _plan_row(forecast: ArmForecast, by_id: Mapping[str, Arm]) -> dict[str, str]:
     """A row of the plan, by column."""
     arm, seconds = forecast.arm, forecast.run.likely
-    off = [
-        f"{kind} {by_id[id].spent.off_by(arm.spent, kind):+.3%}" for kind, id in arm.baselines.items() if kind != "none"
-    ]
+    counted = {kind: id for kind, id in arm.baselines.items() if kind not in ("none", "time")}
+    off = [f"{kind} {by_id[id].spent.off_by(arm.spent, kind):+.3%}" for kind, id in counted.items()]
     return {
         "arm": arm.name,
         "match": arm.match,

@@ -7,15 +7,15 @@ import sys
 from collections.abc import Sequence
 
 from zoo.cli.arguments import Parser, add_subcommands, run_subcommand
-from zoo.cli.data_commands import get
+from zoo.cli.data_commands import get, prepare, show, verify
 
 PROGRAM = "zoo-data"
-COMMANDS = {"get": get}
+COMMANDS = {"get": get, "prepare": prepare, "show": show, "verify": verify}
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    whole = Parser(PROGRAM, "Fetch corpora.")
+    whole = Parser(PROGRAM, "Fetch corpora, prepare them for training, and look at what was prepared.")
     add_subcommands(whole, COMMANDS, required=True)
     return whole
 

@@ -116,7 +116,7 @@ def _rung_table(plan: LadderPlan) -> Table:
 
     rows = []
     for rung in plan.hosts[0]:
-        arm, law = rung.plain.arm, rung.law
+        arm, law = rung.plain.arm, rung.size
         values = {**arm.defaults, **arm.values}
         rows.append(
             {

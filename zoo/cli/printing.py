@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from zoo.system.foreign_text import json_printable, printable
@@ -23,6 +25,22 @@ def warn(program: str, text: str) -> None:
 def say_json(value: Any) -> None:
     """Print a value as JSON for people and programs alike."""
     print(json_printable(json.dumps(value, indent=1, ensure_ascii=False)), flush=True)
+
+
+@contextlib.contextmanager
+def shown_log(program: str, show: bool = True) -> Iterator[None]:
+    """Show what the core logs: what takes a while."""
+    log, handler = logging.getLogger("zoo"), logging.StreamHandler()
+    handler.setFormatter(PrintableFormatter(f"{program}: %(message)s"))
+    if show:
+        log.addHandler(handler)
+    before = log.level
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+        log.removeHandler(handler)
 
 
 class PrintableFormatter(logging.Formatter):

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import logging
 import os
 import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from zoo.cli.arguments import GinParser, failed
+from zoo.cli.arguments import GinParser, ended_by_reader, failed
 from zoo.cli.output import outlast_readers
-from zoo.cli.printing import PrintableFormatter, warn
+from zoo.cli.printing import shown_log, warn
 from zoo.system.process import prepare_process
 from zoo.training.signals import end_with_bench
+
+if TYPE_CHECKING:
+    from zoo.config.configuration import Config
 
 PROGRAM = "zoo-train"
 EPILOG = """\
@@ -25,6 +27,7 @@ examples:
   zoo-train --gin METHOD                                a method, by the name of its Gin file
   zoo-train --gin METHOD --gin sizes/tiny               … in another size
   zoo-train --gin METHOD --set train.steps=500          … with another value
+  zoo-train --gin recipes/law --plan                    the numbers that follow from the model's size
   zoo-train --settings warmup                           what can be set, and what it means
   torchrun --nproc-per-node 2 --no-python zoo-train --gin METHOD --folder DIR
 
@@ -63,6 +66,9 @@ def parser() -> argparse.ArgumentParser:
         "--allow-leak",
         action="store_true",
         help="train a method that is declared or seen to leak later tokens, and stamp the run",
+    )
+    parser.add_argument(
+        "--plan", action="store_true", help="print the numbers of the run, each with its formula, and stop"
     )
     parser.add_argument(
         "--settings",
@@ -104,7 +110,6 @@ def show_settings(word: str) -> int:
     import shutil
 
     from zoo.catalogue.settings_list import chosen, lines
-    from zoo.cli.arguments import ended_by_reader, failed
     from zoo.errors import ZooError
 
     try:
@@ -123,11 +128,13 @@ def _train(arguments: argparse.Namespace) -> int:
     from zoo.training.trainer import run
 
     loaded = load_config(arguments.gin, arguments.set)
+    if arguments.plan:
+        return _plan(loaded)
     folder = arguments.run or default_folder(arguments.runs, loaded)
     if not arguments.gin:
         _say("no --gin: this trains the baseline")
     over_before = _is_over(folder)
-    with _log_shown():
+    with shown_log(PROGRAM, _first()):
         summary = run(loaded, folder, allow_leak=arguments.allow_leak)
     if not _first():
         return 128 + summary.signal if summary.signal else 0
@@ -144,20 +151,27 @@ def _train(arguments: argparse.Namespace) -> int:
     return 0
 
 
-@contextlib.contextmanager
-def _log_shown() -> Iterator[None]:
-    """Show what the core logs: what takes a while before the first line of a run."""
-    log, handler = logging.getLogger("zoo"), logging.StreamHandler()
-    handler.setFormatter(PrintableFormatter(f"{PROGRAM}: %(message)s"))
-    if _first():
-        log.addHandler(handler)
-    before = log.level
-    log.setLevel(logging.INFO)
+def _plan(loaded: Config) -> int:
+    """Print what would be trained, and how long."""
+    import functools
+
+    from zoo.counting.flops import training_cost
+    from zoo.data.tokenizer import configured_size
+    from zoo.system.table import show
+    from zoo.training.plan import plan_table
+
+    length, vocab_size = loaded.get("data.length"), configured_size({**loaded.defaults, **loaded.values})
+    costs = training_cost(functools.partial(loaded.build, "model", vocab_size=vocab_size, max_length=length), length)
+    table = plan_table(loaded)
+    counted = (
+        ("parameters", f"{costs.parameters:,}", "counted, embeddings and methods too"),
+        ("training FLOPs per token", f"{costs.flops:.4g}", "counted, forward and backward"),
+    )
     try:
-        yield
-    finally:
-        log.setLevel(before)
-        log.removeHandler(handler)
+        show([table._replace(rows=(*table.rows, *counted))])
+    except BrokenPipeError:
+        return ended_by_reader()
+    return 0
 
 
 def _is_over(folder: Path) -> bool:

@@ -225,7 +225,16 @@ def _fit(statement: Statement, value: Any, setting: Setting, known: Namespace) -
         raise ConfigError(f"{statement.key} must be {describe(setting.annotation)}, not {got}") from None
 
 
-def _fit_slot(slot: str, value: Any, known: Namespace) -> Reference | None:
+def _fit_slot(slot: str, value: Any, known: Namespace) -> Any:
+    """A method, None, or a tuple of them that the layers take in turn."""
+    if not isinstance(value, tuple):
+        return _fit_method(slot, value, known)
+    if not any(value):
+        raise ConfigError(f"{SLOTTED}.{slot} = {render(value)} names no method: write (@{slot}.ID, None), or None")
+    return tuple(_fit_method(slot, each, known) for each in value)
+
+
+def _fit_method(slot: str, value: Any, known: Namespace) -> Reference | None:
     if value is None:
         return None
     if not isinstance(value, Reference):
@@ -266,11 +275,11 @@ def _check_complete(values: Mapping[str, Any], winners: Mapping[str, Statement],
         for setting in settings.values():
             if setting.default is gin.REQUIRED and f"{name}.{setting.name}" not in values:
                 complaints.append(f"{name}.{setting.name} must be set, in a Gin file or with --set")
-    for key in values:
-        if isinstance(values[key], Reference):
-            for setting in known.settings(values[key].name).values():
-                if setting.default is REQUIRED and f"{values[key].name}.{setting.name}" not in values:
-                    complaints.add(winners[key], f"{values[key].name}.{setting.name} must be set: it has no default")
+    for key, value in values.items():
+        for name in [each.name for each in leaves(value) if isinstance(each, Reference)]:
+            for setting in known.settings(name).values():
+                if setting.default is REQUIRED and f"{name}.{setting.name}" not in values:
+                    complaints.add(winners[key], f"{name}.{setting.name} must be set: it has no default")
     complaints.settle()
 
 

@@ -13,6 +13,7 @@ import gin
 import gin.config
 
 from zoo.config.gin_bridge import core_configurables, is_active, operative_bindings, unwrapped_error
+from zoo.config.recipe import Derivation
 from zoo.config.values import render, rendered
 from zoo.errors import ConfigError, SettingError, nearest
 from zoo.plugins.finder import MethodEntry
@@ -34,6 +35,7 @@ class Config:
     places: Mapping[str, str]  # "model.depth" → where it was bound; for what defaults.gin bound, nothing
     plugins: tuple[MethodEntry, ...]  # the methods in the slots
     warnings: tuple[str, ...]
+    recipe: tuple[Derivation, ...] = ()  # what the laws of the recipe gave, if there is one
 
     @property
     def text(self) -> str:
@@ -50,7 +52,8 @@ class Config:
     @property
     def name(self) -> str:
         """What runs: the ids of the methods in the slots."""
-        return "+".join(dict.fromkeys(method.id for method in self.plugins)) or "baseline"
+        in_slots = [self.values.get(f"model.{slot}") for slot in SLOTS]
+        return "+".join(dict.fromkeys(_id(value) for value in in_slots if value)) or "baseline"
 
     def get(self, key: str) -> Any:
         """The value of "train.seed": as bound, else the default. A method is a Reference."""
@@ -101,3 +104,10 @@ class Config:
     def _must_be_current(self) -> None:
         if not is_active(self):
             raise RuntimeError("another configuration was loaded since: Gin holds one at a time")
+
+
+def _id(value: Any) -> str:
+    """The id of the method in a slot; of several that the layers take in turn, all of them."""
+    if isinstance(value, tuple):
+        return f"hybrid({', '.join('plain' if each is None else _id(each) for each in value)})"
+    return str(value.name.rpartition(".")[2])

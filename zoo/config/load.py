@@ -16,7 +16,8 @@ import gin.config
 from zoo.config.checks import SLOTTED, Namespace, check, parameters
 from zoo.config.configuration import Config
 from zoo.config.gin_bridge import activate, core_configurables, import_configurables, register_method, reset_config
-from zoo.config.gin_files import GinReader, Statement, find_gin_file, gin_folders, read_binding
+from zoo.config.gin_files import GinReader, Statement, find_gin_file, gin_folders, leaves, read_binding
+from zoo.config.recipe import derive
 from zoo.errors import ConfigError
 from zoo.plugins.finder import shadowed
 from zoo.plugins.registry import installed
@@ -34,18 +35,25 @@ def load_config(files: Sequence[str | Path], bindings: Sequence[str] = ()) -> Co
     statements = list(_read(reader, given, bindings))
     import_configurables()
     known = Namespace({name: parameters(c) for name, c in core_configurables().items()}, registry)
-    values, winners, warnings = check(statements, known)
+    checked, winners, warnings = check(statements, known)
+    defaults = dict(_defaults(known))
+    values, recipe = derive(checked, winners, defaults.__getitem__)
 
-    in_slots = [values.get(f"{SLOTTED}.{slot}") for slot in SLOTS]
+    in_slots = dict.fromkeys(leaves([values.get(f"{SLOTTED}.{slot}") for slot in SLOTS]))
     config = Config(
         files=tuple(reader.texts.items()),
         given=given,
         bindings=tuple(bindings),
         values=values,
-        defaults={key: default for key, default in _defaults(known) if key not in values},
-        places={key: statement.where for key, statement in winners.items() if statement.source != "defaults"},
+        defaults={key: default for key, default in defaults.items() if key not in values},
+        places={
+            key: statement.where
+            for key, statement in winners.items()
+            if statement.source != "defaults" and key in values
+        },
         plugins=tuple(known.methods[reference.name].entry for reference in in_slots if reference),
         warnings=(*warnings, *_warnings(known)),
+        recipe=recipe,
     )
     for loaded in known.methods.values():
         register_method(loaded)

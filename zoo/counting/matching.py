@@ -34,14 +34,19 @@ def plain_build(build: Build) -> Build:
     return functools.partial(build, **dict.fromkeys(SLOTS))
 
 
-def find_match(build: Build, length: int, kind: Kind) -> Match:
-    """The plain model that matches in `kind`."""
+def find_match(build: Build, length: int, kind: Kind, time_ratio: Callable[[], float] | None = None) -> Match:
+    """The plain model that matches in `kind`.
+
+    `time_ratio` gives the time of the method's training step over that of the plain model's, which only `time` asks for.
+    """
     kinds: dict[Kind, Callable[[], Match]] = {
         "none": lambda: as_it_is(build, length),
         "parameters": lambda: by_parameters(build, length),
         "flops": lambda: by_flops(build, length),
         "tokens": lambda: by_tokens(build, length),
     }
+    if time_ratio is not None:
+        kinds["time"] = lambda: by_time(build, time_ratio())
     if kind not in kinds:
         raise ZooError(f"a baseline is matched by {', '.join(kinds)}, not by {kind}")
     return kinds[kind]()
@@ -89,6 +94,15 @@ def by_tokens(build: Build, length: int) -> Match:
     return Match(kind="tokens", ffn_dim=ffn_dim(plain), tokens=flops / per_token, method=flops, baseline=flops)
 
 
+def by_time(build: Build, ratio: float) -> Match:
+    """The plain model as it is, trained for as long: a step of the method takes `ratio` times as long as one of its own.
+
+    The ratio counts in hundredths: measured again, it would hardly ever be the same to the last digit.
+    """
+    steps = max(0.01, round(ratio, 2))
+    return Match(kind="time", ffn_dim=ffn_dim(plain_build(build)), tokens=steps, method=ratio, baseline=steps)
+
+
 def ffn_dim(build: Build) -> int:
     """The inner width of the FFN of the model."""
     block: Any = skeleton(build).layers[0]
@@ -114,7 +128,7 @@ def _widen(kind: Kind, build: Build, count: Callable[[Build], float], target: fl
     return Match(kind=kind, ffn_dim=width, tokens=1.0, method=target, baseline=at(width))
 
 
-Kind = Literal["none", "parameters", "flops", "tokens"]  # of match
+Kind = Literal["none", "parameters", "flops", "tokens", "time"]  # of match
 
 
 class Spent(NamedTuple):

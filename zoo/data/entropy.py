@@ -15,9 +15,9 @@ def compressed_bits(text: bytes) -> float:
     return 8 * len(lzma.compress(text)) / max(1, len(text))
 
 
-def unigram_entropy(trained_on: np.ndarray, tokens: np.ndarray, vocab_size: int) -> float:
+def unigram_entropy(trained_on: np.ndarray, frequencies: np.ndarray) -> float:
     """Nats per token if each came with its frequency in the training tokens (add-one): what a model must beat."""
     import numpy as np
 
-    counts = np.bincount(trained_on, minlength=vocab_size) + 1
-    return float(-np.log(counts / counts.sum())[tokens].mean())
+    counts = trained_on + 1
+    return float(-(frequencies @ np.log(counts / counts.sum())) / frequencies.sum())

@@ -19,7 +19,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     """Chunks of rows; the gradient is made in the forward pass, so logits are never larger than chunk × vocabulary."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, scale: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, scale: float, z_loss: float) -> Tensor:
         compute_x, compute_w = autocast_to(x, weight)
         d_x = torch.empty_like(compute_x) if ctx.needs_input_grad[0] else None
         d_w = torch.zeros_like(compute_w) if ctx.needs_input_grad[1] else None
@@ -34,7 +34,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
             target, top = logits.gather(1, picked), logits.amax(dim=-1, keepdim=True)
             shares = logits.sub_(top).exp_()  # softmax times its sum: dividing two thin products is cheaper
             sums = shares.sum(dim=-1, keepdim=True)
-            total += ((top + sums.log() - target).squeeze(1) * counted).sum()
+            log_sums = top + sums.log()
+            total += ((log_sums - target).squeeze(1) * counted).sum()
+            if z_loss:
+                total += z_loss * (log_sums.square().squeeze(1) * counted).sum()
+                shares.mul_(1 + 2 * z_loss * log_sums)
             shares.scatter_add_(1, picked, -sums)
             d_logits, factor = shares.to(compute_x.dtype), scale * counted[:, None] / sums
             if d_x is not None:
@@ -47,27 +51,38 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
         d_x, d_w = ctx.saved_tensors
         return (
             None if d_x is None else (d_x * grad).to(ctx.dtypes[0]),
             None if d_w is None else (d_w * grad).to(ctx.dtypes[1]),
             None,
             None,
+            None,
         )
 
 
 def linear_cross_entropy(
-    x: Tensor, weight: Tensor, targets: Tensor, reduction: Literal["sum", "mean"] = "mean"
+    x: Tensor, weight: Tensor, targets: Tensor, reduction: Literal["sum", "mean"] = "mean", z_loss: float = 0.0
 ) -> Tensor:
-    """Cross-entropy of softmax(x weightᵀ) against `targets`; a target of −100 does not count."""
+    """Cross-entropy of softmax(x weightᵀ) against `targets`, + z_loss · (log Σ exp logits)²; a target of −100 does not count."""
     x, targets = x.flatten(0, -2), targets.flatten()
     if torch.compiler.is_compiling():
-        return F.cross_entropy(x @ weight.T, targets, reduction=reduction, ignore_index=IGNORED)
+        return _plain(x @ weight.T, targets, reduction, z_loss)
     scale = 1.0
     if reduction == "mean":
         scale = 1.0 / max(1, int((targets != IGNORED).sum()))
-    return _LinearCrossEntropy.apply(x, weight, targets, scale)
+    return _LinearCrossEntropy.apply(x, weight, targets, scale, z_loss)
+
+
+def _plain(logits: Tensor, targets: Tensor, reduction: str, z_loss: float) -> Tensor:
+    """The same, as one would write it."""
+    loss = F.cross_entropy(logits, targets, reduction=reduction, ignore_index=IGNORED)
+    if not z_loss:
+        return loss
+    counted = targets != IGNORED
+    squares = (logits.logsumexp(dim=-1).square() * counted).sum()
+    return loss + z_loss * (squares / counted.sum().clamp(min=1) if reduction == "mean" else squares)
 
 
 class Score(NamedTuple):

@@ -39,6 +39,8 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """One layer. It reads the history and returns a record; it never changes either, so it can be run again."""
 
+    attention_class = Attention
+
     def __init__(
         self, layer: Layer, extensions: Mapping[str, Any], *, positions: Positions, qk_norm: bool, dropout: float
     ) -> None:
@@ -54,7 +56,7 @@ class Block(nn.Module):
         self._idle: dict[str, Extension] = {slot: extensions[slot] for slot in ("score_mixing", "head_mixing")}
         if "attention" not in self.mixers:
             self._idle = {}
-            self.attention = Attention(
+            self.attention = self.attention_class(
                 layer,
                 extensions["score_mixing"],
                 extensions["head_mixing"],

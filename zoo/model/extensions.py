@@ -23,6 +23,7 @@ from zoo.extension import (
     slot_of,
 )
 from zoo.history import check_reads
+from zoo.model.hybrid import Hybrid
 from zoo.model.initialise import seed_of
 from zoo.model.sites import in_place_of_attention, mixers_of
 from zoo.system.global_state import WHILE_BUILT, contained
@@ -90,7 +91,8 @@ def _build(slot: str, factory: Callable[..., Extension], layer: Layer, seed: int
     if slot_of(built) != slot:
         base = SLOT_CLASSES[slot].__name__
         raise ConfigError(f"model.{slot}: the method built a {type(built).__name__}, not a {base}")
-    attach_name(built, factory)
+    if not isinstance(factory, Hybrid):  # which has named it
+        attach_name(built, factory)
     check_reads(built.reads, f"model.{slot}: {name_of(built)}")
     check_calls(built, f"model.{slot}: {name_of(built)}")
     return built
@@ -122,6 +124,7 @@ def check_composition(extensions: Mapping[str, Sequence[Extension]]) -> None:
     for residual, scores, temporal, heads in zip(*(extensions[slot] for slot in SLOT_CLASSES), strict=True):
         assert isinstance(residual, Residual) and isinstance(temporal, TemporalMixing)
         _check_layer(residual, temporal, [scores, heads])
+    _check_streams(extensions["residual"])  # type: ignore[arg-type]
     replaced = in_place_of_attention(extensions["temporal_mixing"])  # type: ignore[arg-type]
     if not any(replaced):
         return
@@ -137,6 +140,13 @@ def check_composition(extensions: Mapping[str, Sequence[Extension]]) -> None:
                     f"the {slot} method {name_of(part)} runs earlier layers again with their attention pattern,"
                     f" but the temporal_mixing method {mixing} {where}, so there is none"
                 )
+
+
+def _check_streams(residuals: Sequence[Residual]) -> None:
+    """Refuse a wide stream in some layers alone: the first opens it, and the last closes it."""
+    if len({name_of(each) if each.widens else "" for each in residuals}) > 1:
+        names = dict.fromkeys(name_of(each) for each in residuals if each.widens)
+        raise ConfigError(f"{' and '.join(names)} widens the stream, so it must stand in every layer or in none")
 
 
 def _check_layer(residual: Residual, temporal: TemporalMixing, inside: Sequence[Extension]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from fairseq2.nn import BatchLayout, IncrementalStateBag
 
 
+class Scaling(NamedTuple):
+    """How much larger a model is than the one whose settings it has."""
+
+    width: float = 1.0  # m_N
+    depth: float = 1.0  # m_L
+
+
 class LanguageModel(CausalLM):
     """Token embedding, blocks, final norm, output projection."""
 
@@ -40,6 +47,7 @@ class LanguageModel(CausalLM):
         self.norm = RMSNorm(width, norm_eps)
         self.output = None if tied else nn.Parameter(torch.empty(vocab_size, width))
         self.dropout = dropout
+        self.scaling = Scaling()
         self.checkpoint_activations = False
         self.notes: tuple[str, ...] = ()  # what its methods changed outside of it while they were built
         self.reads = frozenset[str]().union(*(e.reads for e in self.extensions()))
@@ -57,8 +65,12 @@ class LanguageModel(CausalLM):
         target_mask: Tensor | None = None,
         reduction: Literal["sum", "mean"] = "sum",
         return_logits: bool = False,
+        z_loss: float = 0.0,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Logits (B, T, V); with targets the loss. Padding is at the end of a row, where a causal model does not see it."""
+        """Logits (B, T, V); with targets the loss. Padding is at the end of a row, where a causal model does not see it.
+
+        `z_loss` is the weight in it of the squared log-sum of a token's logits.
+        """
         if seqs_layout is not None and seqs_layout.packed:
             raise ValueError("this model takes a batch of rows, not a packed batch: unpack it first")
         hidden = self.hidden(seqs, state_bag)
@@ -68,7 +80,7 @@ class LanguageModel(CausalLM):
             raise ValueError("no label smoothing here: a smoothed loss is not the likelihood that arms are compared by")
         if target_mask is not None:
             targets = targets.masked_fill(~target_mask, -100)
-        loss = linear_cross_entropy(hidden, self.output_weight(), targets, reduction)
+        loss = linear_cross_entropy(hidden, self.output_weight(), targets, reduction, z_loss)
         return (loss, F.linear(hidden, self.output_weight())) if return_logits else loss
 
     def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
@@ -81,7 +93,7 @@ class LanguageModel(CausalLM):
         return linear_score(self.hidden(tokens), self.output_weight(), targets)
 
     def hidden(self, tokens: Tensor, state_bag: IncrementalStateBag | None = None) -> Tensor:
-        """The last hidden state (B, T, D), normed."""
+        """The last hidden state (B, T, D), normed, as the output projection takes it."""
         if state_bag is not None and self.refuses:
             raise ZooError(
                 f"{' and '.join(self.refuses)} cannot be decoded step by step: that would not give what the whole pass gives."
@@ -91,7 +103,11 @@ class LanguageModel(CausalLM):
         embedding = F.dropout(self.embed(tokens), self.dropout, self.training and self.dropout > 0)
         # Decoding is not compiled: every length is another graph.
         run = self._run_stack if state is None else self._stack
-        return self.norm(run(embedding, tokens, state))
+        return self._normed(run(embedding, tokens, state))
+
+    def _normed(self, stream: Tensor) -> Tensor:
+        normed: Tensor = self.norm(stream)
+        return normed if self.scaling.width == 1 else normed / self.scaling.width
 
     def _stack(self, embedding: Tensor, tokens: Tensor, state: State | None) -> Tensor:
         """The hidden state after all layers."""
@@ -130,6 +146,10 @@ class LanguageModel(CausalLM):
         block = self.layers[index]
         assert isinstance(block, Block)
         return block
+
+    def vocabulary_parameters(self) -> list[nn.Parameter]:
+        """What has a row per token of the vocabulary: the embedding, and the output projection where it is another one."""
+        return [self.embed.weight] if self.output is None else [self.embed.weight, self.output]
 
     def _residual(self, index: int) -> Residual:
         return self._block(index).residual
@@ -179,7 +199,7 @@ class LanguageModel(CausalLM):
             with observed(block) as answers:
                 stream, history = self._step(block, stream, history, saving=False)
             yield from ((f"layer {number} {where}", quantity) for where, quantity in answers)
-        hidden = self.norm(self._closed(stream, None))
+        hidden = self._normed(self._closed(stream, None))
         yield "final norm", hidden
         if targets is not None:
             yield "loss", linear_cross_entropy(hidden, self.output_weight(), targets)

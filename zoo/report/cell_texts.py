@@ -13,6 +13,7 @@ MATCHES = {
     "parameters": "a plain block with as many parameters",
     "flops": "a plain block with as many FLOPs per token",
     "tokens": "a plain block with as many FLOPs in all",
+    "time": "a plain block trained for as long",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from zoo.bench.rate_curves import rate_curves
 from zoo.report import figures, learned_values
 from zoo.report.cell_texts import against, short_name, where
 from zoo.report.findings import Findings
@@ -34,6 +35,9 @@ def report_figures(report: Findings) -> list[tuple[str, Figure]]:
         for axis in ("steps", "tokens", "FLOPs", "time (s)"):
             drawn.append((f"curves/{name}_{axis}", figures.curves(panels, axis, f"Learning curves, {conditions}")))
         arms = {arm.id: arm for panel in panels for arm in (*panel.baselines, panel.method)}
+        if rates := rate_curves([run for arm in arms.values() for run in arm.tried]):
+            title = f"Loss against learning rate, {conditions}"
+            drawn.append((f"rates/{name}", figures.loss_against_rate(rates, title)))
         drawn.append(
             (f"flops/{name}", figures.loss_against_flops(list(arms.values()), f"Loss against FLOPs, {conditions}"))
         )

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zoo.bench.rate_curves import RateCurve
 from zoo.report.arm_results import ArmResults, common_split
 from zoo.report.verdicts import Comparison
 from zoo.system.foreign_text import label
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 COLOURS = {"better": "#2a7f3f", "worse": "#b3341f", "leaks": "#7a3fa0", "diverged": "#7a3fa0"}
 OTHER = "#666666"
 METHOD = "#1f6fb3"
-MATCHED = {"none": "-", "parameters": "--", "flops": ":", "tokens": "-."}  # how the line of such a baseline is drawn
+# How the line of such a baseline is drawn.
+MATCHED = {"none": "-", "parameters": "--", "flops": ":", "tokens": "-.", "time": (0, (5, 1, 1, 1, 1, 1))}
 COLUMNS = 4  # of panels
 LINE = 0.14  # inches for a line of small text
 
@@ -72,7 +74,7 @@ def curves(panels: Sequence[Panel], against: str, title: str) -> Figure:
 
     columns = min(COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
-    width, height = max(6.5, 2.7 * columns), 1.4 + 1.9 * rows
+    width, height = max(7.0, 2.7 * columns), 1.4 + 1.9 * rows
     figure = Figure(figsize=(width, height))  # laid out by hand: matplotlib would draw every panel several times for it
     figure.subplots_adjust(0.6 / width, 0.45 / height, 1 - 0.1 / width, 1 - 1.0 / height, wspace=0.07, hspace=0.25)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flatten().tolist()
@@ -91,7 +93,7 @@ def curves(panels: Sequence[Panel], against: str, title: str) -> Figure:
     shown += [Line2D([], [], color="black", lw=0.8, ls=MATCHED[kind], label=f"baseline: {kind}") for kind in kinds]
     shown.append(Line2D([], [], color=OTHER, ls="", marker="o", ms=3, label="validation"))
     middle = (0.5, 1 - 0.45 / height)
-    narrow = {"ncols": len(shown), "fontsize": 7, "columnspacing": 1.0, "frameon": False}
+    narrow = {"ncols": len(shown), "fontsize": 7, "columnspacing": 0.8, "handlelength": 1.4, "frameon": False}
     figure.legend(handles=shown, loc="upper center", bbox_to_anchor=middle, **narrow)
     figure.text(0.5, 0.08 / height, against, fontsize=8, ha="center")
     figure.text(0.08 / width, 0.5, "loss (nats per token)", fontsize=8, va="center", rotation=90)
@@ -185,6 +187,30 @@ def _apart(values: Sequence[float], axes: Axes, height: float) -> list[float]:
     for rank, index in enumerate(reversed(upwards)):  # what would be above the top is pressed down
         heights[index] = min(heights[index], high - rank * step)
     return heights
+
+
+def loss_against_rate(curves: Sequence[RateCurve], title: str) -> Figure:
+    """The loss of each arm at every learning rate that was tried; a ring where its parabola is lowest."""
+    figure, axes = _figure(7, 4.2 + LINE * len(curves) / 3, title)
+    colours = itertools.cycle(f"C{index}" for index in range(10))
+    for curve in curves:
+        plain = curve.match != "method"
+        colour = "black" if plain else next(colours)
+        finite = [point for point in curve.points if math.isfinite(point.loss)]
+        if not finite:
+            continue
+        name = f"{curve.name} ({curve.match})" if plain else curve.name
+        style = MATCHED[curve.match] if plain else "-"
+        rates, losses = [point.lr for point in finite], [point.loss for point in finite]
+        axes.plot(rates, losses, marker="o", ms=3, lw=1, color=colour, ls=style, label=label(name))
+        minimum, own = curve.minimum, finite[0].lr / finite[0].factor
+        if minimum.inside:
+            axes.plot([own * minimum.factor], [minimum.loss], "o", ms=9, mfc="none", color=colour)
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel("learning rate")
+    axes.set_ylabel("loss (nats per token, validation split)")
+    axes.legend(fontsize=7, frameon=False, ncols=1 + len(curves) // 25, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
 
 
 def svg(figure: Figure) -> str:

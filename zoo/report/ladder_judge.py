@@ -46,7 +46,7 @@ class StoreJudge:
         if findings is None:
             self.say("no prediction of the top rung: it takes two rungs below it")
             return
-        below = findings._replace(rungs=tuple(each for each in findings.rungs if each.depth < rung.law.depth))
+        below = findings._replace(rungs=tuple(each for each in findings.rungs if each.depth < rung.size.depth))
         targets = {}
         for member in members:
             if member.role in ("other seeds", "more tokens", "budget") or (ladder, member.arm.id) in known:
@@ -58,7 +58,7 @@ class StoreJudge:
         predictions = predict(below, list(targets.values())) if targets else {}
         for arm, target in targets.items():
             if target.label in predictions:
-                self._register(ladder, rung.law.depth, arm, target, predictions[target.label])
+                self._register(ladder, rung.size.depth, arm, target, predictions[target.label])
 
     def _register(self, ladder: str, depth: int, arm: str, target: Target, predicted: Predicted) -> None:
         if not math.isfinite(predicted.low + predicted.high):
@@ -113,7 +113,7 @@ def _target(rung: Rung, member: Member) -> Target:
     """What is to be predicted of an arm at a rung."""
     return Target(
         label=member.label,
-        size=rung.law.parameters,
+        size=rung.size.parameters,
         tokens=rung.plain.arm.steps * rung.plain.arm.tokens_per_step,
         seeds=len(member.seeds),
         compute=rung.plain.charged,

@@ -143,8 +143,11 @@ def _version(run: Result, part: str, name: str) -> str:
 
 
 def corpus(run: Result) -> str:
-    """The name of the run's corpus, wherever it was."""
-    return PurePath(run.settings.get("data.corpus", "").strip("'\"")).name or f"a corpus {run.corpus[:8]}"
+    """The name of the run's corpus, wherever it was; of a mixture, the corpora with their weights."""
+    named = run.settings.get("data.corpus", "")
+    if named.startswith("{"):
+        return f"the mixture {named}"
+    return PurePath(named.strip("'\"")).name or f"a corpus {run.corpus[:8]}"
 
 
 def _list(values: Sequence[int]) -> str:

@@ -62,6 +62,9 @@ class Summary:
     validated: int = -1  # the step of the last validation, 0: there was none, -1: not known
     bad_validation: str = ""  # what was wrong with a validation whose loss was not finite
     notes: list[str] = field(default_factory=list)  # what else should be known of it
+    budgets: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # at the end of every period: multiple of the base budget, step, tokens, loss, accuracy, bits_per_byte
 
     @property
     def over(self) -> bool:
@@ -138,6 +141,7 @@ def rows(summary: Summary, folder: Path) -> list[tuple[str, str]]:
         ("tokens", f"{summary.tokens:,}"),
         ("train loss", _figure(summary.train_loss, ".4f")),
         ("valid loss", f"{valid}{best}   (unigram entropy {summary.unigram_entropy:.4f})"),
+        *(("at budget", _budget(budget)) for budget in summary.budgets[:-1]),
         ("perplexity", _figure(summary.perplexity, ".2f", measured)),
         ("bits per byte", _figure(summary.bits_per_byte, ".4f", measured)),
         ("accuracy", _figure(summary.accuracy, ".2%", measured)),
@@ -162,6 +166,13 @@ def _figure(value: float, form: str, measured: bool = False) -> str:
     if math.isnan(value):
         return "not finite" if measured else "not measured"
     return format(value, form)
+
+
+def _budget(budget: dict[str, Any]) -> str:
+    """A period of a run in words; the last one is the run itself."""
+    loss, accuracy = (math.nan if budget[name] is None else budget[name] for name in ("loss", "accuracy"))
+    figures = f"{_figure(loss, '.4f', True)}, accuracy {_figure(accuracy, '.2%', True)}"
+    return f"× {budget['multiple']:g}: valid loss {figures} after {budget['tokens']:,} tokens"
 
 
 def print_summary(summary: Summary, folder: Path) -> None:

@@ -97,8 +97,14 @@ class TensorBoard:
 
 
 def scalar_tag(kind: str, name: str) -> str:
-    """The tag of a figure in TensorBoard; those of training and validation stand side by side if it is the loss."""
-    return f"{LOSS}/{kind}" if name == LOSS else f"{kind}/{name}"
+    """The tag of a figure in TensorBoard; those of training and validation stand side by side if it is the loss.
+
+    The loss of one corpus of a mixture, `loss/NAME`, is `loss/valid/NAME`.
+    """
+    figure, _, of_corpus = name.partition("/")
+    if figure != LOSS:
+        return f"{kind}/{name}"
+    return f"{LOSS}/{kind}/{of_corpus}" if of_corpus else f"{LOSS}/{kind}"
 
 
 def hyper_parameters(configuration: str) -> dict[str, float | int | str | bool]:

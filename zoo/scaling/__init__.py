@@ -1,1 +1,1 @@
-"""Loss against compute, as mathematics: recipe by size, curves, multipliers, verdicts of a ladder; knows no run."""
+"""Loss against compute, as mathematics: curves, multipliers, verdicts of a ladder; knows no run."""

@@ -16,6 +16,7 @@ from zoo.plugins.registry import Registry, installed
 from zoo.plugins.settings import settings_of
 from zoo.slots import SLOTS
 from zoo.system.global_state import WHILE_BUILT, contained
+from zoo.testing.cases import VOCAB
 from zoo.testing.method_under_test import Factory, seeded
 
 
@@ -108,6 +109,7 @@ LAYERS = [  # enough for a method that stands in some of them only
         max_length=8,
         parallel=False,
         norm_eps=1e-5,
+        vocab_size=VOCAB,
     )
     for index in range(4)
 ]

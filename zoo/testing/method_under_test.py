@@ -95,6 +95,7 @@ def _slot_of(factory: Factory, settings: Mapping[str, Any]) -> str:
         max_length=MAX_LENGTH,
         parallel=False,
         norm_eps=1e-5,
+        vocab_size=VOCAB,
     )
     with contained():
         built = factory(layer, **settings)

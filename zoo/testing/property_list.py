@@ -14,6 +14,7 @@ from zoo.testing import (
     combination,
     containment,
     decoding,
+    document_borders,
     effect,
     gradients,
     persistence,
@@ -54,6 +55,7 @@ PROPERTIES = (
     Property("limits", "longer inputs than max_length work, or are refused", building.limits, building.LIMITS, ()),
     Property("causal", "position t never sees t+1…", causality.causal, causality.CAUSAL, declaration="causal"),
     Property("rows", "rows of a batch do not see each other", causality.rows, causality.ROWS),
+    Property("documents", "documents in rows of their own do not see each other", document_borders.apart, document_borders.APART),
     Property("cached", "decoding with a state gives what the whole pass gives", decoding.cached, decoding.CACHED),
     Property(
         "derivative", "the gradient is the derivative", gradients.derivative, gradients.DERIVATIVE,

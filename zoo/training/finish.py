@@ -64,6 +64,7 @@ def summarise(config: Config, session: Session, status: Status) -> Summary:
         validated=state.validated,
         bad_validation=state.bad_validation,
         notes=_notes(state),
+        budgets=list(state.budgets),
     )
 
 

@@ -58,7 +58,8 @@ def validation_blame(session: Session, split: str, loss: float) -> str:
     ranks, model, place = session.ranks, session.model, None
     model.eval()
     try:
-        for index, (tokens, targets) in enumerate(session.data.evaluate(split)):
+        passes = (each for batch in session.data.evaluate(split) for each in session.data.passes(*batch))
+        for index, (tokens, targets) in enumerate(passes):
             if index % ranks.size == ranks.rank:
                 tokens, targets = tokens.to(ranks.device), targets.to(ranks.device)
                 with session.autocast():

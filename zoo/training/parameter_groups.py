@@ -2,25 +2,73 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import nn
 
 from zoo.extension import Hint
 
+if TYPE_CHECKING:
+    from zoo.training.update_settings import UpdateSettings
 
-def parameter_groups(model: nn.Module, lr: float, weight_decay: float) -> list[dict[str, Any]]:
-    """Groups that honour every parameter's hint; without one, matrices decay and vectors do not."""
-    groups: dict[Hint, list[nn.Parameter]] = {}
-    for parameter in model.parameters():
-        hint = getattr(parameter, "zoo_hint", Hint(decay=parameter.dim() >= 2, lr_factor=1.0))
-        groups.setdefault(hint, []).append(parameter)
+NOT_SCALED = (1.0, 1.0)  # in width and depth
+
+
+def parameter_groups(
+    model: nn.Module, settings: UpdateSettings, chosen: Callable[[nn.Parameter], bool] | None = None
+) -> list[dict[str, Any]]:
+    """Groups that honour every parameter's hint; without one, matrices decay and vectors do not.
+
+    The rates, decays and ε of a model that is scaled from another one are those of `zoo.model.completep`. `chosen` tells
+    which parameters they are of; without it, all.
+    """
+    groups: dict[Treatment, list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if chosen is None or chosen(parameter):
+            groups.setdefault(_treatment(model, name, parameter, settings), []).append(parameter)
     return [
         {
             "params": parameters,
-            "lr": lr * hint.lr_factor,
-            "weight_decay": weight_decay if hint.decay else 0.0,
-            "lr_factor": hint.lr_factor,
+            "lr": settings.lr * treatment.lr_factor,
+            "weight_decay": treatment.weight_decay,
+            "lr_factor": treatment.lr_factor,
+            **({} if treatment.eps is None else {"eps": treatment.eps}),
         }
-        for hint, parameters in groups.items()
+        for treatment, parameters in groups.items()
     ]
+
+
+class Treatment(NamedTuple):
+    """How an optimiser treats a parameter."""
+
+    weight_decay: float
+    lr_factor: float
+    eps: float | None  # None: the optimiser's
+
+
+def _treatment(model: nn.Module, name: str, parameter: nn.Parameter, settings: UpdateSettings) -> Treatment:
+    in_vocabulary = id(parameter) in vocabulary_ids(model)
+    decays = parameter.dim() >= 2 and (settings.decay_embeddings or not in_vocabulary)
+    hint = getattr(parameter, "zoo_hint", Hint(decay=decays, lr_factor=1.0))
+    decay = settings.weight_decay if hint.decay else 0.0
+    wider, deeper = getattr(model, "scaling", NOT_SCALED)
+    if (wider, deeper) == NOT_SCALED:
+        return Treatment(decay, hint.lr_factor, None)
+    eps = settings.eps / (wider * deeper if name.startswith("layers.") else wider)
+    hidden = parameter.dim() >= 2 and not in_vocabulary
+    return Treatment(decay * wider, hint.lr_factor / wider, eps) if hidden else Treatment(decay, hint.lr_factor, eps)
+
+
+def vocabulary_ids(model: nn.Module) -> set[int]:
+    """The ids of the parameters that have a row per token of the vocabulary."""
+    of_model: Callable[[], list[nn.Parameter]] = getattr(model, "vocabulary_parameters", list)
+    return set(map(id, of_model()))
+
+
+def is_hidden_matrix(model: nn.Module) -> Callable[[nn.Parameter], bool]:
+    """Whether a parameter of this model is a matrix between two hidden states and asks for nothing by a hint."""
+    vocabulary = vocabulary_ids(model)
+    return lambda parameter: (
+        parameter.dim() == 2 and id(parameter) not in vocabulary and not hasattr(parameter, "zoo_hint")
+    )

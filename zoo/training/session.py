@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from zoo.runs import checkpoint
 from zoo.runs.metrics import Records
 from zoo.training import random_state
 from zoo.training.progress_lines import Quiet
+from zoo.training.schedules import Period, periods
 from zoo.training.signals import Stop
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from zoo.data.batches import Data
     from zoo.model.language_model import LanguageModel
     from zoo.training.early_checks import Early
+    from zoo.training.optimizer import Optimizer
     from zoo.training.ranks import Ranks
     from zoo.training.settings import Settings
 from zoo.training.train_state import TrainState
@@ -39,7 +42,7 @@ class Session:
     data: Data
     model: LanguageModel
     replica: torch.nn.Module  # the model itself, or the same averaged over ranks
-    optimizer: torch.optim.Optimizer
+    optimizer: Optimizer
     reader: Any
     steps: int  # to train in all
     tokens_per_step: int  # over all ranks
@@ -53,7 +56,7 @@ class Session:
     agreed: int = 0  # the signal that every rank knows of
     failure: OSError | None = None  # the first rank's, while writing records
     agreed_failure: OSError | None = None  # the failure that every rank knows of
-    methods: Mapping[str, str] = field(default_factory=dict)  # slot → name of the method in it
+    methods: dict[str, str] = field(default_factory=dict)  # slot → name of the method in it
     window_seconds: float = 0.0  # of training since the last log
     window_tokens: int = 0
     watch: Watch = field(default_factory=Watch)  # of activations
@@ -62,6 +65,11 @@ class Session:
     def seconds(self) -> float:
         """Since the run began, without the time between its sessions."""
         return time.perf_counter() - self.began
+
+    @functools.cached_property
+    def periods(self) -> tuple[Period, ...]:
+        """The parts at whose ends it is as if the run were over."""
+        return periods(self.steps, self.settings)
 
     @property
     def signal(self) -> int:
@@ -74,9 +82,9 @@ class Session:
         return self.failure if self.ranks.size == 1 else self.agreed_failure
 
     def batches(self) -> list[tuple[Tensor, Tensor]]:
-        """The inputs and targets (B, T) of one step, a pair for each accumulation."""
+        """The inputs and targets (B, T) of one step: a pair for each pass of each accumulation."""
         blocks = [next(self.reader).to(self.ranks.device, non_blocking=True) for _ in range(self.settings.accumulate)]
-        return [(block[:, :-1], block[:, 1:]) for block in blocks]
+        return [each for block in blocks for each in self.data.passes(block[:, :-1], block[:, 1:])]
 
     @property
     def precision(self) -> str:

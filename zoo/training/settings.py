@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from typing import Literal
 import gin
 
 from zoo.errors import check_setting, nearest
-from zoo.training.optimizer import OPTIMIZERS, SCHEDULES
+from zoo.training.optimizer import OPTIMIZERS
+from zoo.training.schedules import SCHEDULES, SEVERAL, check_periods
 
 MOST = 10**15  # of steps, tokens and the like: beyond it floats no longer count one by one
 
@@ -23,15 +25,22 @@ class Settings:
     steps (at least 1): the number of steps of the optimiser.
     tokens (at least 1): the same budget in tokens; when it is given, it decides instead of `steps`.
     seed (from 0 to below 2⁶³): the seed of the first weights, of the order of the data, and of dropout.
-    optimizer (one of 'adamw'): what updates the weights.
-    schedule (one of 'cosine'): the curve along which the learning rate falls after the warm-up.
+    optimizer (one of 'adamw', 'muon'): what updates the weights; `muon` is for the matrices of blocks, and AdamW for the rest.
+    schedule (one of 'cosine', 'wsd', 'wsd_s'): the curve of the learning rate after the warm-up: a cosine down to `final_lr`;
+        or constant, and a line to 0 at the end; or that several times, at the end of each of `budgets`.
     lr (at least 0): the learning rate after the warm-up, where it is highest.
     warmup (from 0 to 1): the part of the steps in which the learning rate rises: 0.05 for 5 % of them.
-    final_lr (from 0 to 1): what the learning rate falls to in the end, as a part of `lr`.
+    final_lr (from 0 to 1): what the learning rate falls to in the end, as a part of `lr`; of the cosine alone.
+    decay (above 0, at most 1): the part of a period in which the learning rate of `wsd` and `wsd_s` falls to 0: its last 10 %.
+    budgets (above 0, rising): the periods of `wsd_s`, as multiples of one base budget; the last one is the whole run, and the
+        loss at the end of each is recorded.
     betas (from 0 to below 1): how slowly AdamW forgets: its mean of the gradients, and that of their squares.
     eps (at least 0): what AdamW adds to the denominator.
+    momentum (from 0 to below 1): how slowly Muon forgets its mean of the gradients.
     weight_decay (at least 0): the decay of matrices; a parameter may ask to be left out.
+    decay_embeddings: let the token embedding and the output projection decay as other matrices do.
     clip (at least 0): the largest norm of the gradient; 0: any.
+    z_loss (at least 0): the weight of the mean squared log-sum of the logits in the training loss, which keeps logits small.
     accumulate (at least 1): the number of batches per step, on each rank.
     device: what to train on; `auto` is CUDA where there is a device, else the CPU.
     precision: the precision of the forward pass; `auto` is bfloat16 on CUDA, else float32.
@@ -57,10 +66,15 @@ class Settings:
     lr: float = 3e-3
     warmup: float = 0.05
     final_lr: float = 0.1
+    decay: float = 0.1
+    budgets: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
     betas: tuple[float, float] = (0.9, 0.95)
     eps: float = 1e-8
+    momentum: float = 0.95
     weight_decay: float = 0.1
+    decay_embeddings: bool = True
     clip: float = 1.0
+    z_loss: float = 0.0
     accumulate: int = 1
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -91,7 +105,7 @@ class Settings:
             "save_every",
             "keep_checkpoints",
         )
-        not_negative = ("lr", "eps", "weight_decay", "clip", "patience", "min_delta", "seed")
+        not_negative = ("lr", "eps", "weight_decay", "clip", "z_loss", "patience", "min_delta", "seed")
         for name in at_least_one:
             self._check(name, 1 <= getattr(self, name) <= MOST, f"at least 1 and at most {MOST:,}")
         self._check("seed", self.seed < 1 << 63, "below 2⁶³")
@@ -100,10 +114,21 @@ class Settings:
         self._check("rank_timeout", 1 <= self.rank_timeout <= 1e6, "a number of seconds from 1 to 1,000,000")
         self._check("warmup", 0 <= self.warmup <= 1, "between 0 and 1: it is a part of the steps")
         self._check("final_lr", 0 <= self.final_lr <= 1, "between 0 and 1: it is a part of train.lr")
+        self._check("decay", 0 < self.decay <= 1, "above 0 and at most 1: it is a part of a period")
+        self._check("momentum", 0 <= self.momentum < 1, "from 0 to below 1")
+        self._check_budgets()
         self._check("tokens", self.tokens is None or 1 <= self.tokens <= MOST, f"at least 1 and at most {MOST:,}")
         self._check(
             "betas", len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas), "two numbers from 0 to below 1"
         )
+
+    def _check_budgets(self) -> None:
+        rising = all(one < other for one, other in itertools.pairwise((0.0, *self.budgets, math.inf)))
+        self._check("budgets", bool(self.budgets) and rising, "numbers above 0, each larger than the one before")
+        if self.schedule == SEVERAL:
+            self._check(
+                "patience", not self.patience, f"0: with {SEVERAL!r} the loss rises after every period but the last"
+            )
 
     def _check(self, name: str, fits: bool, expected: str) -> None:
         check_setting(f"train.{name}", getattr(self, name), fits, expected)
@@ -114,4 +139,6 @@ class Settings:
 
     def num_steps(self, tokens_per_step: int) -> int:
         """The budget in steps."""
-        return self.steps if self.tokens is None else max(1, -(-self.tokens // tokens_per_step))
+        steps = self.steps if self.tokens is None else max(1, -(-self.tokens // tokens_per_step))
+        check_periods(steps, self)
+        return steps

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import RunError
+from zoo.extension import Extension, name_of
 from zoo.model import room
 from zoo.runs import checkpoint, run_folder
 from zoo.runs.lost_rows import mend
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from zoo.config.configuration import Config
     from zoo.data.batches import Data
     from zoo.model.language_model import LanguageModel
+    from zoo.plugins.finder import MethodEntry
     from zoo.training.ranks import Ranks
     from zoo.training.settings import Settings
 
@@ -42,11 +44,14 @@ def open_session(
     _deterministic(ranks.device)
     data, model = _build(config, settings, ranks, folder)
     warnings = _check_declared(config, model, allow_leak)
+    _check_borders(config, model, data)
     warnings += memory_check.check_step(model, data, settings, str(ranks.device))
     saved, messages = _checkpoint(config, settings, model, ranks, folder / "checkpoints")
     session = new_session(settings, ranks, folder, data, model)
     session.began, session.config = began, config.text
-    session.methods = {plugin.slot: plugin.name for plugin in config.plugins}
+    for plugin in config.plugins:
+        others = session.methods.get(plugin.slot)
+        session.methods[plugin.slot] = f"{others} or {plugin.name}" if others else plugin.name
     if saved:
         _load(config, session, saved)
         messages.append(f"continuing after step {session.state.step:,} of {session.steps:,}")
@@ -72,10 +77,11 @@ def opening(config: Config, session: Session) -> tuple[str, str]:
     data, ranks = session.data, session.ranks
     methods = " + ".join(method.name for method in config.plugins) or "baseline"
     device = device_name(str(ranks.device)) + (f" × {ranks.size}" if ranks.size > 1 else "")
+    validated = sum(each.tokens for each in data.evaluations("valid"))
     steps = f"{session.steps:,} steps of {session.tokens_per_step:,} tokens"
     return (
         f"{methods}: {session.model.num_parameters():,} parameters, {device}, {session.precision}; folder {session.folder}",
-        f"{data.name}: {data.tokens('train'):,} tokens to train on, {data.tokens('valid'):,} to validate on; {steps}",
+        f"{data.name}: {data.tokens('train'):,} tokens to train on, {validated:,} to validate on; {steps}",
     )
 
 
@@ -101,7 +107,13 @@ def _load(config: Config, session: Session, saved: dict[str, Any]) -> None:
 
 def non_causal_methods(config: Config, model: LanguageModel) -> list[str]:
     """The methods that are declared to let a token see later ones."""
-    return [method.name for method in config.plugins if not all(part.causal for part in model.parts(method.slot))]
+    return [method.name for method in config.plugins if not all(part.causal for part in _parts(model, method))]
+
+
+def _parts(model: LanguageModel, method: MethodEntry) -> list[Extension]:
+    """The layers' extensions of a method; others may stand in its slot too, in other layers."""
+    in_slot = model.parts(method.slot)
+    return [part for part in in_slot if name_of(part) == method.id] or in_slot
 
 
 def _check_declared(config: Config, model: LanguageModel, allow_leak: bool) -> list[str]:
@@ -114,9 +126,20 @@ def _check_declared(config: Config, model: LanguageModel, allow_leak: bool) -> l
         )
     messages = [f"{name} sees later tokens: the figures of this run mean nothing" for name in leaking]
     drawing = [
-        method.name for method in config.plugins if not all(part.deterministic for part in model.parts(method.slot))
+        method.name for method in config.plugins if not all(part.deterministic for part in _parts(model, method))
     ]
     return messages + [f"{name} draws new random numbers at every pass, also in validation" for name in drawing]
+
+
+def _check_borders(config: Config, model: LanguageModel, data: Data) -> None:
+    """Refuse to keep documents apart in a model that would see what a row is filled up with."""
+    if data.cross_documents:
+        return
+    if leaking := non_causal_methods(config, model):
+        raise RunError(
+            f"{' and '.join(leaking)} lets a token see later ones, so documents cannot be kept apart:"
+            " set data.cross_documents = True"
+        )
 
 
 def _check_seen(config: Config, session: Session, allow_leak: bool) -> list[str]:

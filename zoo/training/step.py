@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from zoo.kernels.cross_entropy import IGNORED
 from zoo.system.memory import peak_memory
 from zoo.training.activations import activations, is_due
 from zoo.training.nonfinite import first_nonfinite
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from zoo.training.session import Session
-from zoo.training.optimizer import learning_rate
+from zoo.training.schedules import learning_rate
 
 
 def train_step(session: Session) -> None:
@@ -53,16 +54,26 @@ def train_step(session: Session) -> None:
 def backward(session: Session, batches: list[tuple[Tensor, Tensor]]) -> tuple[list[Any], float]:
     """Leave the mean gradient in the parameters; return the random state before each part, and the mean loss."""
     random_states, total, count = [], torch.zeros((), device=session.ranks.device), len(batches)
+    shares = _shares(session, batches)
     for index, (tokens, targets) in enumerate(batches):
         random_states.append(_random_states(session.ranks.device))
         # Ranks exchange gradients once a step, with the last part.
         waits = session.ranks.size > 1 and index + 1 < count
         with session.replica.no_sync() if waits else contextlib.nullcontext():  # type: ignore[operator]
             with session.autocast():
-                loss = session.replica(tokens, targets=targets, reduction="mean")
-            (loss / count if count > 1 else loss).backward()
+                loss = session.replica(tokens, targets=targets, reduction="mean", z_loss=session.settings.z_loss)
+            loss = loss if shares is None else loss * shares[index]
+            (loss / session.settings.accumulate if session.settings.accumulate > 1 else loss).backward()
         total += loss.detach()
-    return random_states, total.item() / count
+    return random_states, total.item() / session.settings.accumulate
+
+
+def _shares(session: Session, batches: list[tuple[Tensor, Tensor]]) -> list[float] | None:
+    """The part of a batch's targets that each pass has; None where a pass has all of them."""
+    if len(batches) == session.settings.accumulate:
+        return None
+    whole = session.data.batch_size * session.data.length
+    return [(targets != IGNORED).sum().item() / whole for _, targets in batches]
 
 
 def _random_states(device: torch.device) -> tuple[Tensor, Tensor | None]:

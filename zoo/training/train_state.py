@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
+from typing import Any
 
 
 @dataclass
@@ -18,6 +15,7 @@ class TrainState:
     tokens: int = 0
     validated: int = 0  # the step of the last validation
     valid: dict[str, float] = field(default_factory=dict)  # its figures
+    budgets: list[dict[str, Any]] = field(default_factory=list)  # the figures at the end of every period so far
     best: float = math.inf
     best_step: int = 0
     since_best: int = 0  # validations

@@ -88,6 +88,7 @@ def validation_due(session: Session) -> bool:
     """Whether this step asks for a validation that it has not had."""
     state = session.state
     due = state.step > 0 and (state.step % session.settings.validate_every == 0 or state.step >= session.steps)
+    due = due or any(period.end == state.step for period in session.periods)
     return due and state.validated != state.step
 
 

@@ -1,9 +1,9 @@
-"""The whole validation split, shared among ranks."""
+"""The validation split, or as much of it as data.valid_tokens says, shared among ranks."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -14,6 +14,7 @@ from zoo.training.nonfinite import number, validation_blame
 from zoo.training.step import perplexity
 
 if TYPE_CHECKING:
+    from zoo.data.batches import Evaluation
     from zoo.training.session import Session
 
 
@@ -25,6 +26,7 @@ def validate(session: Session) -> bool:
     state, settings = session.state, session.settings
     first_bad = math.isfinite(state.valid.get("loss", 0.0))  # the one before was good, or there was none
     state.valid, state.validated = figures, state.step
+    state.budgets += _budget(session, figures)
     if figures["loss"] < state.best - settings.min_delta:
         state.best, state.best_step, state.since_best = figures["loss"], state.step, 0
     else:
@@ -41,6 +43,21 @@ def validate(session: Session) -> bool:
             records.flush()
     session.bar.say(_line(session))
     return True
+
+
+def _budget(session: Session, figures: dict[str, float]) -> list[dict[str, float]]:
+    """What the run has come to, if a period ends with this step."""
+    state = session.state
+    return [
+        {
+            "multiple": period.multiple,
+            "step": state.step,
+            "tokens": state.tokens,
+            **{name: figures[name] for name in ("loss", "accuracy", "bits_per_byte")},
+        }
+        for period in session.periods
+        if period.end == state.step
+    ]
 
 
 def _tell_of_bad_loss(session: Session, first: bool) -> None:
@@ -81,33 +98,80 @@ def _watch(session: Session) -> None:
         session.bar.say(f"step {state.step:,}: {state.remark}")
 
 
-@torch.no_grad()
+class Total(NamedTuple):
+    """What was measured of one corpus, over all ranks."""
+
+    nll: float  # nats
+    correct: float
+    targets: float
+    bytes: float
+    share: float  # of the corpus in the mixture
+
+    @property
+    def loss(self) -> float:
+        return self.nll / self.targets
+
+
 def measure(session: Session, split: str) -> dict[str, float] | None:
-    """Loss in nats per token, perplexity, bits per byte and accuracy of a split; each rank takes every n-th batch."""
+    """Loss in nats per token, perplexity, bits per byte and accuracy of a split; each rank takes every n-th batch.
+
+    Of a mixture they are the means over its corpora by their shares, and each corpus has its own loss beside them.
+    """
+    evaluations = session.data.evaluations(split)
+    all_tokens = sum(each.tokens for each in evaluations)
+    totals: dict[str, Total] = {}
+    done = 0
+    for each in evaluations:
+        sums = _sums(session, each, done, all_tokens)
+        if sums is None:
+            return None
+        done += each.tokens
+        nll, correct, targets = session.ranks.sum(sums)
+        totals[each.name] = Total(nll, correct, targets, each.bytes, each.share)
+    figures = _figures(list(totals.values()))
+    if len(totals) > 1:
+        figures |= {f"loss/{name}": total.loss for name, total in totals.items()}
+    return figures
+
+
+@torch.no_grad()
+def _sums(session: Session, evaluation: Evaluation, done: int, all_tokens: int) -> list[float] | None:
+    """The sums of −ln p, of right answers and of targets over this rank's batches; None if a signal came first."""
     ranks, model = session.ranks, session.model
     nll = torch.zeros((), dtype=torch.float64, device=ranks.device)
     correct = torch.zeros((), dtype=torch.int64, device=ranks.device)
-    count = seen = 0
+    count, seen = 0, done
     model.eval()
     try:
-        for index, (tokens, targets) in enumerate(session.data.evaluate(split)):
+        for index, (tokens, targets) in enumerate(evaluation.batches):
             if ranks.size == 1 and session.stop.signal:
                 return None
             if index % ranks.size == ranks.rank:
-                with session.autocast():
-                    part = model.evaluate(tokens.to(ranks.device), targets.to(ranks.device))
-                nll, correct, count = nll + part[0], correct + part[1], count + part[2]
+                for inputs, wanted in session.data.passes(tokens, targets):
+                    with session.autocast():
+                        part = model.evaluate(inputs.to(ranks.device), wanted.to(ranks.device))
+                    nll, correct, count = nll + part[0], correct + part[1], count + part[2]
             seen += targets.numel()
-            session.bar.busy("validating", min(1.0, seen / session.data.tokens(split)))
+            session.bar.busy("validating", min(1.0, seen / all_tokens))
     finally:
         model.train()
-    total_nll, total_correct, total = ranks.sum([nll.item(), float(correct.item()), float(count)])
-    loss = total_nll / total
+    return [nll.item(), float(correct.item()), float(count)]
+
+
+def _figures(totals: list[Total]) -> dict[str, float]:
+    if len(totals) == 1:
+        (total,) = totals
+        loss, bits, accuracy = total.loss, total.nll / math.log(2) / total.bytes, total.correct / total.targets
+    else:
+        loss = sum(total.share * total.loss for total in totals)
+        bytes_per_token = sum(total.share * total.bytes / total.targets for total in totals)
+        bits = loss / math.log(2) / bytes_per_token
+        accuracy = sum(total.share * total.correct / total.targets for total in totals)
     return {
         "loss": loss,
         "perplexity": perplexity(loss),
-        "bits_per_byte": total_nll / math.log(2) / session.data.bytes(split),
-        "accuracy": math.nan if math.isnan(loss) else total_correct / total,  # of NaN any token is the largest
+        "bits_per_byte": bits,
+        "accuracy": math.nan if math.isnan(loss) else accuracy,  # of NaN any token is the largest
     }
 
 

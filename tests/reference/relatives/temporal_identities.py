@@ -6,7 +6,7 @@ from torch import Tensor
 import reference
 
 from ..blocks import rms_norm
-from ..temporal import back, gated, mix, softmax_mean
+from ..temporal import back, gated, softmax_mean, wr_1, wr_7, wr_9, wr_mean
 from . import REFERENCES
 from .cases import Setup, normal, random_params, run, start_params
 from .diagonal import MinGru, RgLru, rg_lru, scan, selective_scan
@@ -130,7 +130,7 @@ def smear_of_one_is_wr_1_of_two_thirds(given):
     model.params = [{"lambda": torch.ones((), dtype=torch.float64), "w": torch.zeros(12, dtype=torch.float64)}]
     rows = given.weights.embedding[given.tokens]
     two_thirds = {"gamma": torch.log(torch.tensor(2.0, dtype=torch.float64))}
-    return model.embedded(rows), 1.5 * mix("wr_1", rows, two_thirds, {}, num_heads=1, eps=1e-5)
+    return model.embedded(rows), 1.5 * wr_1(rows, **two_thirds)
 
 
 @identity
@@ -139,7 +139,7 @@ def linear_attention_is_the_context_of_wr_9(given):
     gate = {"gate_w": some(WIDTH, WIDTH, seed=6), "gate_b": some(WIDTH, seed=7)}
     q, k, v = (x[:, :, None] for x in (softmax_mean(u, w), u, u @ w_a.T))
     context = linear_sums(q, k, v)[:, :, 0] / WIDTH
-    other = mix("wr_9", u, {**gate, "w": w, "w_a": w_a}, {}, num_heads=1, eps=1e-5)
+    other = wr_9(u, **gate, w=w, w_a=w_a, values="token")
     return gated(u, context, **gate), other
 
 
@@ -149,7 +149,7 @@ def normalised_linear_attention_of_ones_is_the_pool_of_wr_mean(given):
     one = torch.ones(BATCH, LENGTH, 1, 1, dtype=torch.float64)
     pool = (linear_sums(one, one, u[:, :, None]) / linear_sums(one, one, one))[:, :, 0]
     params = {"w1": w1, "gamma": torch.tensor(-100.0, dtype=torch.float64)}  # the pool alone
-    return back(pool, 1), mix("wr_mean", u, params, {}, num_heads=1, eps=1e-5)
+    return back(pool, 1), wr_mean(u, **params)
 
 
 @identity
@@ -237,7 +237,7 @@ def rg_lru_and_wr_7(ring: float) -> tuple[Tensor, Tensor]:
     scalar = torch.tensor(ring, dtype=torch.float64)
     model.params, model.eps = [own | {"lambda": scalar.expand(WIDTH)}], 1e-5
     theirs = {name: value.T if name.startswith("w_") else value for name, value in own.items()} | {"lam": scalar}
-    return model.mix(1, u), mix("wr_7", u, theirs, {}, num_heads=1, eps=1e-5)
+    return model.mix(1, u), wr_7(u, **theirs, eps=1e-5)
 
 
 @identity
