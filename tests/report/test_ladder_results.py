@@ -21,7 +21,7 @@ from zoo.report.figures import svg
 from zoo.report.findings import Findings
 from zoo.report.ladder_figures import kappa_figure
 from zoo.report.ladder_judge import HELPS, StoreJudge
-from zoo.report.ladder_results import LadderFindings, LadderRow, ladder_findings
+from zoo.report.ladder_results import LadderFindings, LadderRow, budget_points, ladder_findings
 from zoo.report.ladder_tables import ladder_tables
 from zoo.report.pages import html_page, markdown
 
@@ -210,6 +210,16 @@ def test_one_split_for_all_rungs(store: Path) -> None:
     (found,) = ladder_findings(done, arms, predictions, {})
     assert {rung.split for rung in found.rungs} == {"test"}
     assert all(outcome.error > 0.2 for outcome in found.outcomes if outcome.prediction.label != "skip_scalar_0")
+
+
+def test_periods_of_one_run_are_budgets(store: Path) -> None:
+    """A run of the schedule wsd_s brings the losses of its earlier periods, as validated."""
+    run = next(r for r in Store(store / "bench").read().values() if r.name == "baseline")
+    half = {"multiple": 0.5, "step": 1, "tokens": run.tokens // 2, "loss": 4.0, "accuracy": None}
+    several = replace(run, budgets=[half, {**half, "tokens": run.tokens, "loss": run.valid_loss}])
+    assert budget_points(several, "validation") == [(run.tokens // 2, 4.0), (run.tokens, run.valid_loss)]
+    assert budget_points(replace(several, test_loss=3.0), "test") == [(run.tokens, 3.0)]
+    assert budget_points(replace(several, budgets=[], valid_loss=None), "validation") == []
 
 
 def test_a_store_without_a_ladder_has_no_such_table() -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zoo.report.ladder_results import PLAIN, LadderFindings, LadderRow, RungResults
+from zoo.report.ladder_results import PLAIN, LadderFindings, LadderRow, RungResults, budget_points
 from zoo.scaling.loss_law import LossLaw, Run, law_of, resampled_losses
 from zoo.scaling.multiplier import CONFIDENCE
 
@@ -38,11 +38,12 @@ class Predicted(NamedTuple):
 def plain_runs(rungs: Sequence[RungResults]) -> list[Run]:
     """Every run of the plain block, whatever its seed and budget."""
     return [
-        Run(rung.parameters, ((run.tokens, loss),))
+        Run(rung.parameters, tuple(points))
         for rung in rungs
         for runs in rung.arms.values()
         if runs.noted.role in PLAIN
-        for run, loss in zip(runs.finished, runs.losses(rung.split), strict=True)
+        for run in runs.finished
+        if (points := budget_points(run, rung.split))
     ]
 
 

@@ -214,10 +214,23 @@ def budget_losses(rung: RungResults) -> dict[int, list[float]]:
     by_tokens: dict[int, list[float]] = {}
     for runs in rung.arms.values():
         if runs.noted.role in ("plain", "budget"):
-            losses = runs.losses(rung.split)
-            if losses:
-                by_tokens.setdefault(runs.finished[0].tokens, []).extend(losses)
+            for run in runs.finished:
+                for tokens, loss in budget_points(run, rung.split):
+                    by_tokens.setdefault(tokens, []).append(loss)
     return by_tokens
+
+
+def budget_points(run: Result, split: Split) -> list[tuple[int, float]]:
+    """Tokens and loss at the end of a run, and at the ends of its earlier periods (`wsd_s`) where these are validated.
+
+    Earlier periods have no loss on the test split: beside one they are left out.
+    """
+    last = run.test_loss if split == "test" else run.valid_loss
+    points = [] if last is None or not math.isfinite(last) else [(run.tokens, last)]
+    if split == "test":
+        return points
+    earlier = [(each["tokens"], each["loss"]) for each in run.budgets]
+    return [(int(t), x) for t, x in earlier if t is not None and x is not None and t < run.tokens] + points
 
 
 def _rows(rungs: Sequence[RungResults], costs: Mapping[str, StepCost], margin: float) -> Iterable[LadderRow]:
