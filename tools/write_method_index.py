@@ -68,8 +68,8 @@ def render(size_name: str = "base") -> str:
     lines = [HEAD.format(size=size.name, depth=depth, length=size.length, parameters=base_parameters, flops=base_flops)]
     entries = [each for each in registry.entries if each.distribution == PROJECT]
     for slot in SLOTS:
-        lines += [f"## {slot.capitalize().replace('_', ' ')}: {TITLES[slot]}", ""]
         of_slot = sorted((f for f in entries if f.slot == slot), key=lambda f: f.id)
+        lines += [f"## {slot.capitalize().replace('_', ' ')}: {TITLES[slot]}", ""] if of_slot else []
         for title in dict.fromkeys(map(families.title, of_slot)):
             lines += [f"### {title}", "", _row(*COLUMNS), _row(*["---"] * len(COLUMNS))]
             methods = [each for each in of_slot if families.title(each) == title]

@@ -17,6 +17,7 @@ from zoo.model.build import model
 from zoo.model.language_model import unbuilt
 from zoo.model.positions import NoPositions, Rotary
 from zoo.state import State
+from zoo.testing.decoding import decode
 
 
 def refusal(**slots: object) -> str:
@@ -151,6 +152,34 @@ def test_three_inputs_need_attention_and_pass_through_each_other() -> None:
 def _at(mixing: TemporalMixing, site: str) -> TemporalMixing:
     mixing.site = site
     return mixing
+
+
+class KeepsWhatItAnswers(TemporalMixing):
+    """At `qkv`, y_t = x_t + w y_{t−1}: keeps a view of what it answers."""
+
+    site = "qkv"
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(()))
+
+    def inner(self, x: Tensor, u: Tensor, state: State | None) -> Tensor:
+        last = None if state is None else state.get(self, "last")
+        rows = []
+        for row in x.unbind(dim=1):
+            last = row if last is None else row + self.w * last
+            rows.append(last)
+        answer = torch.stack(rows, dim=1)
+        if state is not None:
+            state.set(self, "last", answer[:, -1])
+        return answer
+
+
+def test_what_a_mixing_keeps_of_queries_and_keys_is_not_turned() -> None:
+    built, inputs = random_model(depth=2, temporal_mixing=KeepsWhatItAnswers).eval(), tokens(2, 5)
+    with torch.no_grad():
+        torch.testing.assert_close(decode(built, inputs, [1] * 5), built(inputs))
+        torch.testing.assert_close(decode(built, inputs, [3, 2]), built(inputs))
 
 
 # --- methods that are wrong in themselves
