@@ -107,6 +107,7 @@ TESTED_ELSEWHERE = {
     "zoo/report/arm_results.py": "tests/report/test_verdicts.py",
     "zoo/report/claim_outcomes.py": "tests/report/test_claims.py",
     "zoo/report/ladder_judge.py": "tests/report/test_ladder_results.py",
+    "zoo/report/ladder_predictions.py": "tests/report/test_ladder_results.py",
     "zoo/report/ladder_tables.py": "tests/report/test_ladder_results.py",
     "zoo/report/tensorboard.py": "tests/report/test_learned_values.py",
     "zoo/runs/tensorboard.py": "tests/runs/test_metrics.py",
