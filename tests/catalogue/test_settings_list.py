@@ -32,7 +32,7 @@ def loaded() -> configuration.Config:
 
 def test_the_list_has_every_setting_with_its_default_and_no_other(loaded: configuration.Config) -> None:
     known = {**loaded.defaults, **loaded.values}
-    assert {group.name for group in core_settings.core()} == {"train", "data", "model", "recipe", "suite"}
+    assert {group.name for group in core_settings.core()} == {"train", "data", "model", "recipe", "suite", "ladder"}
     assert {key: entry.default for key, entry in ENTRIES.items()} == {k: render(value) for k, value in known.items()}
 
 
@@ -67,11 +67,15 @@ def test_a_docstring_is_read_with_limits_and_continued_lines() -> None:
     assert read == {"a": ("", "first, continued."), "b": ("at least 1", "second: yes.")}
 
 
+LADDER: dict[str, Any] = {"depths": (1, 2), "seeds": (2, 2), "gain": "one", "harm": "other"}
+
+
 def build(name: str) -> Callable[..., Any]:
     return {
         "train": lambda **given: importlib.import_module("zoo.training.settings").Settings(**given),
         "recipe": lambda **given: importlib.import_module("zoo.config.recipe").Recipe(**given),
         "suite": lambda **given: importlib.import_module("zoo.bench.suite").Suite(**given),
+        "ladder": lambda **given: importlib.import_module("zoo.bench.ladder").Ladder(**{**LADDER, **given}),
         "data": lambda **given: importlib.import_module("zoo.data.batches").data(**given),
         "model": lambda **given: importlib.import_module("zoo.model.build").model(16, 8, **given),
     }[name]

@@ -90,13 +90,14 @@ def folder_of(task: Task) -> Path:
     return Path(task.arguments[task.arguments.index("--run") + 1])
 
 
-def leave_run(folder: Path, loss: float, steps: int) -> None:
+def leave_run(folder: Path, loss: float, steps: int, tokens: int | None = None) -> None:
     """Write what a run leaves, without the run."""
+    per_step = 64 if tokens is None else tokens // steps
     summary = Summary(
         status="finished",
         methods=[],
         steps=steps,
-        tokens=steps * 64,
+        tokens=steps * per_step,
         parameters=1000,
         train_loss=loss,
         valid_loss=loss,
@@ -126,7 +127,7 @@ def leave_run(folder: Path, loss: float, steps: int) -> None:
         {
             "kind": kind,
             "step": step,
-            "tokens": step * 64,
+            "tokens": step * per_step,
             "tokens_per_second": 10.0,
             "loss": loss if loss == loss else None,
         }

@@ -19,6 +19,8 @@ from zoo.errors import ConfigError
 from zoo.plugins.source_hash import source_hashes
 from zoo.slots import SLOTS
 
+OF_BENCH = ("suite.", "ladder.")  # settings that say what is run, and are none of a run's
+
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
@@ -39,6 +41,12 @@ class Arm:
     @property
     def steps(self) -> int:
         return int(self.values["train.steps"])
+
+    @property
+    def tokens_per_step(self) -> int:
+        """The tokens of a step of one rank."""
+        values = {**self.defaults, **self.values}
+        return int(values["data.batch_size"] * values["data.length"] * values["train.accumulate"])
 
     @property
     def spent(self) -> Spent:
@@ -83,6 +91,12 @@ def text_of(values: Mapping[str, Any]) -> str:
     return HEADER + "".join(f"{key} = {render(values[key])}\n" for key in sorted(values))
 
 
+def trained_longer(arm: Arm, factor: float) -> Arm:
+    """The arm with this multiple of its steps."""
+    values = {**arm.values, "train.steps": max(1, round(arm.steps * factor))}
+    return replace(arm, id=_id(values), values=values)
+
+
 def arms_of(
     files: Sequence[str],
     bindings: Sequence[str],
@@ -102,7 +116,7 @@ def arms_of(
     build = functools.partial(loaded.build, "model", vocab_size=vocab_size, max_length=length)
     values = _run_values(loaded, length)
     host = "parallel" if loaded.get("model.parallel") else "sequential"
-    defaults = {key: value for key, value in loaded.defaults.items() if not key.startswith("suite.")}
+    defaults = {key: value for key, value in loaded.defaults.items() if not key.startswith(OF_BENCH)}
     name = label or loaded.name
     ratio = functools.partial(_time_ratio, costs, _id(values), name) if loaded.plugins else lambda: 1.0
     baselines = {kind: _baseline(kind, build, values, defaults, length, host, ratio) for kind in suite.baselines}
@@ -116,7 +130,7 @@ def arms_of(
 
 def _run_values(loaded: Config, length: int) -> dict[str, Any]:
     """The values of a run: the budget in steps, so that an arm may have a multiple of it, and always the host."""
-    values = {key: value for key, value in loaded.values.items() if not key.startswith("suite.")}
+    values = {key: value for key, value in loaded.values.items() if not key.startswith(OF_BENCH)}
     settings = loaded.build("train")
     values["train.steps"] = settings.num_steps(loaded.get("data.batch_size") * length * settings.accumulate)
     values["train.lr"] = settings.lr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from zoo.bench.arms import Arm, arms_of
 from zoo.bench.method_names import parse_name
@@ -59,14 +60,14 @@ def _check_bindings(loaded: Config, has_hosts: bool) -> None:
         raise ConfigError("a suite says where its methods stand: bind suite.hosts in place of model.parallel")
 
 
-def suite_file(name: str) -> str:
-    """The path of a suite's Gin file, which was given by the suite's name or as a path."""
+def suite_file(name: str, kind: Literal["suite", "ladder"] = "suite") -> str:
+    """The path of the Gin file of a suite, or of a ladder, which was given by its name or as a path."""
     if Path(name).is_file():
         return name
     try:
-        return str(find_gin_file(f"suites/{name}"))
+        return str(find_gin_file(f"{kind}s/{name}"))
     except ConfigError as error:
-        known = sorted({path.stem for folder in project_gin_folders() for path in folder.glob("suites/*.gin")})
+        known = sorted({path.stem for folder in project_gin_folders() for path in folder.glob(f"{kind}s/*.gin")})
         raise ConfigError(
-            f"there is no suite {name}{nearest(name, known)}: name {', '.join(known)}, or the path of a Gin file"
+            f"there is no {kind} {name}{nearest(name, known)}: name {', '.join(known)}, or the path of a Gin file"
         ) from error

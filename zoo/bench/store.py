@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
+from zoo.bench.ladder_notes import LadderArm, Prediction, read_ladder_arms, read_predictions
 from zoo.bench.step_costs import StepCost, merge_costs
 from zoo.bench.time_stamps import believable
 from zoo.counting.matching import Kind
@@ -190,6 +191,8 @@ class SuiteNotes(NamedTuple):
     costs: Mapping[str, StepCost] = MappingProxyType({})  # by arm
     margins: Mapping[str, float] = MappingProxyType({})  # suite → the smallest difference that matters, where set
     looks: Mapping[str, tuple[int, ...]] = MappingProxyType({})  # suite → the seeds of its planned looks, if it had any
+    ladder_arms: Mapping[tuple[str, int, str], LadderArm] = MappingProxyType({})  # by ladder, depth and label
+    predictions: Mapping[tuple[str, str], Prediction] = MappingProxyType({})  # by ladder and arm
 
 
 NO_NOTES = SuiteNotes(suites={}, baselines={}, twins=())
@@ -257,6 +260,8 @@ def read_suite_notes(folders: Sequence[Path]) -> SuiteNotes:
         costs=merge_costs(map(store_folder, folders)),
         margins=margins,
         looks=looks,
+        ladder_arms=read_ladder_arms(map(store_folder, folders)),
+        predictions=read_predictions(map(store_folder, folders)),
     )
 
 

@@ -11,7 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zoo.cli import ladder
 from zoo.cli.arguments import GinParser, ended_by_reader, failed, folder
+from zoo.cli.durations import rounded
 
 if TYPE_CHECKING:
     from zoo.bench.arms import Arm
@@ -30,6 +32,7 @@ examples:
   zoo-bench --suite v1 --methods ONE,OTHER              some of its methods
   zoo-bench --methods 'wr_8_2(n=2),wr_8_2(n=6)'         one method with several settings
   zoo-bench --suite v1 --until-decided                  more seeds, at planned looks, where a verdict is open
+  zoo-bench --ladder pocket --gin METHOD --plan         a method at several sizes: what it saves, and whether that lasts
   zoo-report bench                                      the report again, from the store
 """
 
@@ -44,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
         "--set", nargs="+", action="extend", default=[], metavar="BINDING", help="a value, for every arm"
     )
     flags.add_argument("--suite", metavar="NAME", help="a suite: gin/suites/NAME.gin, or a path")
+    flags.add_argument("--ladder", metavar="NAME", help="a ladder of sizes: gin/ladders/NAME.gin, or a path")
     flags.add_argument("--methods", metavar="A,B+C", help="the methods to judge, instead of the suite's")
     flags.add_argument("--seeds", type=int, metavar="N", help="seeds for every method; a baseline of many gets more")
     flags.add_argument(
@@ -101,11 +105,17 @@ def _bench(options: argparse.Namespace) -> int:
 
     if options.jobs < 1:
         raise ZooError(f"--jobs {options.jobs} must be at least 1")
-    if not options.gin and not options.suite and not options.methods:
-        raise ZooError("name a method (--gin METHOD, see zoo-plugins) or a suite (--suite NAME)")
+    if options.ladder and options.suite:
+        raise ZooError("--ladder and --suite: name one of them")
+    if not options.gin and not options.suite and not options.methods and not options.ladder:
+        raise ZooError(
+            "name a method (--gin METHOD, see zoo-plugins), a suite (--suite NAME) or a ladder (--ladder NAME)"
+        )
     if options.until_decided and options.seeds is not None:
         raise ZooError("--until-decided has seeds of its own, suite.looks: leave out --seeds")
     methods = None if options.methods is None else listed("--methods", options.methods)
+    if (name := ladder.ladder_name(options)) is not None:
+        return ladder.run(name, options, ladder_bindings(options), methods, _say)
     launcher = LocalLauncher(options.jobs)
     if options.costs:
         return _measure(options, methods, launcher)
@@ -158,6 +168,15 @@ def bindings(options: argparse.Namespace) -> list[str]:
     seeds = [] if options.seeds is None else [f"suite.seeds = {options.seeds}"]
     rates = [] if options.lrs is None else [f"suite.lrs = {factors(options.lrs)}"]
     return [*options.set, *seeds, *rates]
+
+
+def ladder_bindings(options: argparse.Namespace) -> list[str]:
+    """The bindings that the options stand for, of a ladder, which has its seeds by rung."""
+    from zoo.errors import ZooError
+
+    if options.seeds is not None:
+        raise ZooError("a ladder has its seeds by rung: --set 'ladder.seeds = (3, 3, 2)' in place of --seeds")
+    return bindings(options)
 
 
 def listed(flag: str, text: str) -> tuple[str, ...]:
@@ -222,7 +241,7 @@ def _plan(arms: Sequence[Arm], suite: Suite, launcher: Launcher, options: argpar
     head = tuple(_plan_row(forecasts[0], by_id))
     show([Table("Plan", head, rows, brief=("arm", "match", "parameters", "steps", "runs", "to run", "time"))])
     total = total_seconds(forecasts, launcher.capacity)
-    low, likely, high = map(_time, total)
+    low, likely, high = map(rounded, total)
     between = f" ({low} to {high})" if low != high else ""
     at_a_time = "one run at a time" if launcher.capacity == 1 else f"{launcher.capacity} runs at a time"
     print(f"about {likely}{between} in total, {at_a_time}" + (f" ({forecast.basis})" if total.high else ""))
@@ -277,17 +296,9 @@ def _plan_row(forecast: ArmForecast, by_id: Mapping[str, Arm]) -> dict[str, str]
         "steps": str(arm.steps),
         "runs": str(forecast.runs),
         "to run": _range(str(forecast.fewest), str(forecast.most)),
-        "time": _range(_time(forecast.fewest * seconds), _time(forecast.most * seconds)),
+        "time": _range(rounded(forecast.fewest * seconds), rounded(forecast.most * seconds)),
         "matches are off by": ", ".join(off) or "–",
     }
-
-
-def _time(seconds: float) -> str:
-    """A duration as precise as a forecast is: no seconds beyond an hour, no single ones beyond ten minutes."""
-    from zoo.system.clock import duration
-
-    unit = 60 if seconds >= 3600 else 10 if seconds >= 600 else 1
-    return duration(round(seconds / unit) * unit)
 
 
 def _range(low: str, high: str) -> str:

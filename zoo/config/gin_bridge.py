@@ -16,14 +16,15 @@ from zoo.config.values import render
 from zoo.errors import PluginError, ZooError
 from zoo.plugins.loader import LoadedMethod
 
-# Importing these registers model, data, train, recipe and suite, in Gin's module "zoo". They are known by name: config is below
-# them, and the list of settings reads their source without importing them.
+# Importing these registers model, data, train, recipe, suite and ladder, in Gin's module "zoo". They are known by name: config is
+# below them, and the list of settings reads their source without importing them.
 CONFIGURABLES = (
     "zoo.model.build",
     "zoo.data.batches",
     "zoo.training.settings",
     "zoo.config.recipe",
     "zoo.bench.suite",
+    "zoo.bench.ladder",
 )
 NAMESPACE = "zoo."
 

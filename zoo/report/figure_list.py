@@ -10,6 +10,7 @@ from zoo.report import figures, learned_values
 from zoo.report.cell_texts import against, short_name, where
 from zoo.report.findings import Findings
 from zoo.report.grouping import by_method, methods_of
+from zoo.report.ladder_figures import kappa_figure
 from zoo.report.selection import curves_drawn, differences_drawn
 from zoo.report.verdicts import Comparison
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 def report_figures(report: Findings) -> list[tuple[str, Figure]]:
     """Every figure that is drawn, with its name: as many as a person can look at."""
     drawn: list[tuple[str, Figure]] = []
+    for ladder in report.ladders:
+        drawn.append((f"ladders/{ladder.key}", kappa_figure(ladder)))
     for of in differences_drawn(report):
         drawn.append(
             (f"differences/{short_name(of[0])}_{of[0].match}", figures.forest(of, f"Differences {against(of[0])}"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from zoo.bench.store import NO_NOTES, Result, SuiteNotes
 from zoo.report.arm_results import ArmResults, arms
+from zoo.report.ladder_results import LadderFindings, ladder_findings
 from zoo.report.twins import Twins, twins_among
 from zoo.report.verdicts import Comparison, compare_arms
 
@@ -18,13 +19,15 @@ class Findings:
     comparisons: list[Comparison]
     arms: list[ArmResults]
     twins: list[Twins]
+    ladders: tuple[LadderFindings, ...] = ()
     earlier: Findings | None = None  # what an earlier store said, to compare with
 
     @classmethod
     def of(cls, results: Sequence[Result], notes: SuiteNotes = NO_NOTES) -> Findings:
         """What these results say."""
         by_id = arms(results, notes)
-        return cls(compare_arms(by_id, notes), list(by_id.values()), twins_among(by_id.values(), notes))
+        ladders = ladder_findings(results, notes.ladder_arms, notes.predictions, notes.costs)
+        return cls(compare_arms(by_id, notes), list(by_id.values()), twins_among(by_id.values(), notes), tuple(ladders))
 
     @property
     def margins(self) -> dict[str, dict[str, float]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from zoo.report.findings import Findings
+from zoo.report.ladder_tables import ladder_legend
 from zoo.report.verdict_words import explanations
 from zoo.system import foreign_text
 
@@ -44,7 +45,8 @@ COLUMNS = {
 
 def legend(report: Findings) -> list[tuple[str, str]]:
     """What each column means, with its name."""
-    return [*COLUMNS.items(), ("margin", margins(report)), ("verdict", f"{explanations()}. {LEVELS}")]
+    verdict = ("verdict", f"{explanations()}. {LEVELS}")
+    return [*COLUMNS.items(), ("margin", margins(report)), verdict, *ladder_legend(report.ladders)]
 
 
 def margins(report: Findings) -> str:

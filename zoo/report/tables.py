@@ -23,6 +23,7 @@ from zoo.report.cell_texts import (
 from zoo.report.cost_table import cost_table
 from zoo.report.findings import Findings
 from zoo.report.grouping import by_family, methods_of
+from zoo.report.ladder_tables import ladder_tables
 from zoo.report.selection import curves_drawn
 from zoo.report.twins import Twins
 from zoo.report.verdicts import Comparison
@@ -31,13 +32,23 @@ from zoo.system.table import Table
 
 def tables(report: Findings, learned: bool = False) -> list[Table]:
     """Every table of a report; `learned` adds what the methods have learned."""
-    return [*_verdict_tables(report), *(_learned_tables(report) if learned else ()), *_other_tables(report)]
+    return [
+        *_ladder_tables(report),
+        *_verdict_tables(report),
+        *(_learned_tables(report) if learned else ()),
+        *_other_tables(report),
+    ]
 
 
 # A command writes the tables of one report several times, and those of a large store take a while to make.
 @functools.lru_cache(maxsize=1)
 def _verdict_tables(report: Findings) -> list[Table]:
     return titled_tables(by_family(report.comparisons))
+
+
+@functools.lru_cache(maxsize=1)
+def _ladder_tables(report: Findings) -> list[Table]:
+    return ladder_tables(report.ladders)
 
 
 @functools.lru_cache(maxsize=1)

@@ -1,0 +1,148 @@
+"""Ladders whose runs only pretend: in which order, nothing twice, going on, growing, looking, predicting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from helpers.pretend_ladder import LADDER, SETTINGS, LadderLauncher
+
+from zoo.bench.ladder_notes import read_ladder_arms, read_predictions
+from zoo.bench.ladder_plan import LadderPlan, Member, Rung, plan_ladder
+from zoo.bench.ladder_runner import at_look, run_ladder
+from zoo.bench.store import Store
+
+LOOKS = ["ladder.looks = (2, 3)"]
+
+
+@pytest.fixture
+def ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr("zoo.bench.freshness.corpus_fingerprint", lambda arm: "x")
+    (tmp_path / "small.gin").write_text(LADDER)
+    return str(tmp_path / "small.gin")
+
+
+class Judge:
+    """Answers as it is told, and remembers what it was asked."""
+
+    def __init__(self, settled: Mapping[str, str] = {}, stopped: Mapping[str, str] = {}) -> None:
+        self.answers, self.out = settled, stopped
+        self.asked: list[str] = []
+        self.runs_before_prediction = -1
+        self.launcher: LadderLauncher | None = None
+
+    def settled(self, ladder: str, look: int) -> Mapping[str, str]:
+        self.asked.append(f"look {look}")
+        return self.answers
+
+    def stopped(self, ladder: str) -> Mapping[str, str]:
+        return self.out
+
+    def predict(self, ladder: str, rung: Rung, members: Sequence[Member]) -> None:
+        assert self.launcher is not None
+        self.asked.append(f"predict {rung.number}")
+        self.runs_before_prediction = len(trained(self.launcher))
+
+
+def trained(launcher: LadderLauncher) -> list[str]:
+    return [title for title in launcher.titles if title != "the test split"]
+
+
+def climb(plan: LadderPlan, store: Path, judge: Judge | None = None) -> tuple[LadderLauncher, Judge]:
+    launcher, judge = LadderLauncher({}), judge or Judge()
+    judge.launcher = launcher
+    assert run_ladder(plan, Store(store), judge, launcher=launcher, say=lambda text: None) == []
+    assert launcher.stopped
+    return launcher, judge
+
+
+def test_nothing_is_run_twice_and_methods_and_rungs_can_be_added(ladder: str, tmp_path: Path) -> None:
+    two = [*SETTINGS, "ladder.depths = (1, 2)", "ladder.seeds = (3, 3)"]
+    first, judge = climb(plan_ladder(ladder, [], two), tmp_path / "bench")
+    # plain, other seeds, more tokens, gain, harm with three seeds, and two budgets with two, at two rungs
+    assert len(trained(first)) == 2 * (5 * 3 + 2 * 2)
+    again, _ = climb(plan_ladder(ladder, [], two), tmp_path / "bench")
+    assert trained(again) == []
+    third, judge = climb(plan_ladder(ladder, [], SETTINGS), tmp_path / "bench")
+    assert len(trained(third)) == 5 * 2 + 2 * 2  # the new rung alone
+    assert judge.asked == ["predict 3"] and judge.runs_before_prediction == 0
+    method, _ = climb(plan_ladder(ladder, ["v1_m3"], SETTINGS), tmp_path / "bench")
+    assert [title.partition(" ")[0] for title in trained(method)] == ["v1_m3"] * (3 + 3 + 2)
+    noted = read_ladder_arms([tmp_path / "bench"])
+    assert len({key for key, _, _ in noted}) == 1 and {depth for _, depth, _ in noted} == {1, 2, 3}
+    assert noted[next(iter(noted))[0], 3, "v1_m3"].seeds == [1, 2]
+
+
+def test_an_interrupted_ladder_goes_on(ladder: str, tmp_path: Path) -> None:
+    plan, launcher, judge = plan_ladder(ladder, [], SETTINGS), LadderLauncher({}), Judge()
+    judge.launcher = launcher
+    perform = launcher.perform
+
+    def interrupted(task):  # type: ignore[no-untyped-def]
+        if len(launcher.titles) == 20:
+            raise KeyboardInterrupt
+        return perform(task)
+
+    launcher.perform = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        run_ladder(plan, Store(tmp_path / "bench"), judge, launcher=launcher, say=lambda text: None)
+    rest, _ = climb(plan, tmp_path / "bench")
+    whole, _ = climb(plan, tmp_path / "other")
+    assert len(trained(launcher)) + len(trained(rest)) == len(trained(whole))
+    assert len(set(trained(rest)) & set(trained(launcher))) < len(trained(rest))
+
+
+def test_rates_are_chosen_at_the_two_smallest_rungs(ladder: str, tmp_path: Path) -> None:
+    """A pretended run does not depend on its rate, but for noise: three rates there, and one at the top if they agree."""
+    plan = plan_ladder(ladder, [], [*SETTINGS, "suite.lrs = (0.5, 1.0, 2.0)"])
+    climb(plan, tmp_path / "bench")
+    results = Store(tmp_path / "bench").read().values()
+    for rung in plan.rungs:
+        tried = {r.lr_factor for r in results if r.arm == rung.plain.arm.id and r.seed == 0}
+        assert len(tried) == 3 or (rung.number == 3 and len(tried) in (0, 3))
+    noted = read_ladder_arms([tmp_path / "bench"])
+    assert not any(0 in arm.seeds for arm in noted.values())  # what chose the rate is not judged by
+    for (_, depth, label), arm in noted.items():
+        plain = next(a for a in noted.values() if a.depth == depth and a.role == "plain")
+        assert label not in ("plain, other seeds", "plain × 2") or arm.factor == plain.factor
+
+
+def test_looks_add_seeds_where_a_method_is_open(ladder: str, tmp_path: Path) -> None:
+    plan = plan_ladder(ladder, ["v1_m3"], [*SETTINGS, *LOOKS], ["v1_m4"])
+    _, judge = climb(plan, tmp_path / "bench", Judge(settled={"v1_m3": "it helps"}, stopped={"v1_m4": "hopeless"}))
+    assert judge.asked == ["look 1", "look 2", "predict 3"]
+    noted = {(depth, label): arm for (_, depth, label), arm in read_ladder_arms([tmp_path / "bench"]).items()}
+    assert noted[1, "v1_m3"].seeds == [1, 2] and noted[1, "v1_m4"].seeds == [1, 2, 3]
+    assert (3, "v1_m3") in noted and (3, "v1_m4") not in noted
+
+
+def test_the_plain_block_has_never_fewer_seeds_than_a_look(ladder: str) -> None:
+    members = {member.role: member for member in plan_ladder(ladder, ["v1_m3"], SETTINGS).rungs[0].members}
+    assert at_look(members["plain"], 5).seeds == (1, 2, 3, 4, 5) and at_look(members["plain"], 2).seeds == (1, 2, 3)
+    assert at_look(members["method"], 2).seeds == (1, 2) and at_look(members["harm"], 5).seeds == (1, 2, 3)
+    assert at_look(members["method"], 0) == members["method"]
+
+
+def test_a_failure_ends_its_arm_alone(ladder: str, tmp_path: Path) -> None:
+    from zoo.bench.launch import Failure
+
+    plan, launcher, judge = plan_ladder(ladder, ["v1_m3"], SETTINGS), LadderLauncher({}), Judge()
+    judge.launcher = launcher
+    perform = launcher.perform
+    launcher.perform = lambda task: Failure("1", "no") if task.title.startswith("v1_m3") else perform(task)
+    failures = run_ladder(plan, Store(tmp_path / "bench"), judge, launcher=launcher, say=lambda text: None)
+    assert len(failures) == 3 and all(failure.startswith("v1_m3") for failure in failures)
+    assert {result.name for result in Store(tmp_path / "bench").read().values()} == {
+        "baseline",
+        "wr_mean",
+        "skip_scalar_0",
+    }
+
+
+def test_damaged_notes_cost_their_line_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "ladders.jsonl").write_text('{"ladder": 3}\nnot JSON\n[]\n')
+    (tmp_path / "predictions.jsonl").write_text('{"ladder": "x", "depth": "two"}\n{')
+    warnings: list[str] = []
+    assert read_ladder_arms([tmp_path], warnings.append) == {} and read_predictions([tmp_path], warnings.append) == {}
+    assert any("line 2" in text for text in warnings)

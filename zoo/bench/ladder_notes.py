@@ -1,0 +1,97 @@
+"""What a store knows of its ladders: the arms of every rung, and the predictions that were made before a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from zoo.system.files import append_line
+from zoo.system.json_rows import Warn, check, records, warn
+
+ARMS = "ladders.jsonl"
+PREDICTIONS = "predictions.jsonl"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LadderArm:
+    """An arm at one rung of a ladder."""
+
+    ladder: str  # the key of the ladder: its name, host, and a hash of what its rungs have in common
+    name: str
+    host: str
+    margin: float
+    depth: int
+    parameters: int  # N, without embeddings
+    tokens: int  # D of the plain block
+    label: str
+    role: str
+    arm: str
+    factor: float  # of the learning rate
+    seeds: list[int]
+    charged: float  # FLOPs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """The loss of an arm at a rung, predicted from smaller rungs before it was run."""
+
+    ladder: str
+    depth: int
+    label: str
+    arm: str
+    loss: float
+    low: float  # 95 % interval of the mean loss
+    high: float
+    seeds: int  # that the mean is over
+    runs: int  # that it was predicted from
+    registered: str  # the time of day
+
+
+def note_arms(folder: Path, arms: Iterable[LadderArm]) -> None:
+    """Note the arms of a rung, but for those that are noted as they are."""
+    known = read_ladder_arms([folder])
+    for arm in arms:
+        if known.get((arm.ladder, arm.depth, arm.label)) != arm:
+            append_line(folder / ARMS, asdict(arm))
+
+
+def read_ladder_arms(folders: Iterable[Path], warn: Warn = warn) -> dict[tuple[str, int, str], LadderArm]:
+    """The last note of every arm, by ladder, depth and label."""
+    arms: dict[tuple[str, int, str], LadderArm] = {}
+    for folder in folders:
+        for arm in records(folder / ARMS, "arm of a ladder", _reader(LadderArm), warn):
+            arms[arm.ladder, arm.depth, arm.label] = arm
+    return arms
+
+
+def register(folder: Path, prediction: Prediction) -> None:
+    """Write a prediction down, with the time; what is registered is never changed."""
+    append_line(folder / PREDICTIONS, asdict(prediction))
+
+
+def read_predictions(folders: Iterable[Path], warn: Warn = warn) -> dict[tuple[str, str], Prediction]:
+    """The first prediction of every arm, by ladder and arm."""
+    predictions: dict[tuple[str, str], Prediction] = {}
+    for folder in folders:
+        for each in records(folder / PREDICTIONS, "prediction", _reader(Prediction), warn):
+            predictions.setdefault((each.ladder, each.arm), each)
+    return predictions
+
+
+def _reader(kind: type[T]) -> Callable[[dict[str, Any]], T | None]:
+    """The function from a line to a record; a line of another format is none."""
+    names = {entry.name for entry in fields(kind)}  # type: ignore[arg-type]
+
+    def convert(row: dict[str, Any]) -> T | None:
+        if not names <= row.keys():
+            return None
+        check(row, kind)
+        for name in ("margin", "factor", "charged", "depth", "parameters", "tokens"):
+            if name in row and name in names and not row[name] > 0:
+                raise ValueError(f"{name} is not positive")
+        return kind(**{name: row[name] for name in names})
+
+    return convert

@@ -1,0 +1,182 @@
+"""`zoo-bench --ladder`: plan and run a ladder, and print what it says."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from zoo.cli.arguments import folder
+from zoo.cli.durations import rounded
+
+if TYPE_CHECKING:
+    from zoo.bench.ladder_plan import LadderPlan, Member, Rung
+    from zoo.bench.launch import Launcher
+    from zoo.bench.schedule import Say
+    from zoo.bench.store import Result, Store
+    from zoo.system.table import Table
+
+RULES = (
+    "N = 12 · width² · depth, width = depth · aspect; tokens D = N × ladder.tokens_per_parameter; batch = 2048 · 160 ·"
+    " (N / 108e6)^(2/3) tokens; rate = 0.00235 · (N / 108e6)^(−1/3); warm-up N tokens; β₂ = 0.99 below 524,288 tokens"
+    " per batch, else 0.95; C = FLOPs per token · D"
+)
+
+
+def ladder_name(options: argparse.Namespace) -> str | None:
+    """The ladder that the options name, or the suite that is one: whose file binds the rungs."""
+    if options.ladder or not options.suite:
+        name: str | None = options.ladder
+        return name
+    from zoo.bench.selection import suite_file
+    from zoo.config.load import load_config
+
+    file = suite_file(options.suite)
+    return file if "ladder.depths" in load_config([file]).values else None
+
+
+def run(
+    name: str, options: argparse.Namespace, bindings: Sequence[str], methods: Sequence[str] | None, say: Say
+) -> int:
+    """Plan a ladder, and unless only the plan was asked for, run it and print what came of it."""
+    from zoo.bench.freshness import check_corpora
+    from zoo.bench.ladder_plan import plan_ladder
+    from zoo.bench.ladder_runner import run_ladder
+    from zoo.bench.launch import LocalLauncher
+    from zoo.bench.store import Store
+    from zoo.cli.kit_gate import check_methods
+    from zoo.report.ladder_judge import StoreJudge
+
+    plan = plan_ladder(name, options.gin, bindings, methods)
+    launcher, store = LocalLauncher(options.jobs), Store(options.store)
+    if options.plan:
+        print_plan(plan, store, launcher)
+        check_corpora([rung.plain.arm for rung in plan.rungs])
+        return 0
+    check_corpora([rung.plain.arm for rung in plan.rungs])
+    folder("--store", options.store)
+    with store.held():
+        plan, failures = check_methods(plan, store.folder, say)
+        judge = StoreJudge(store, plan.ladder.looks, say)
+        failures += run_ladder(plan, store, judge, launcher=launcher, say=say, again=options.again)
+        print_ladder(plan, store)
+    for failure in failures:
+        say(f"zoo-bench: {failure}")
+    return 1 if failures else 0
+
+
+def print_ladder(plan: LadderPlan, store: Store) -> None:
+    """Write the report of the store, and print what it says of this ladder."""
+    from zoo.bench.store import read_suite_notes
+    from zoo.report.findings import Findings
+    from zoo.report.ladder_tables import ladder_tables
+    from zoo.report.report_folder import print_report, write_report
+    from zoo.system.table import show
+
+    if results := list(store.read().values()):
+        findings = Findings.of(results, read_suite_notes([store.folder]))
+        write_report(findings, store.folder)
+        keys = {plan.key(rungs) for rungs in plan.hosts}
+        show(ladder_tables([ladder for ladder in findings.ladders if ladder.key in keys]))
+        print_report(findings, store.folder)
+
+
+def print_plan(plan: LadderPlan, store: Store, launcher: Launcher) -> None:
+    """Print every number that the rule makes, and every run, with how long it should take."""
+    from zoo.bench.forecast import Forecast
+    from zoo.system.table import show
+
+    results = store.read()
+    show([_rung_table(plan)])
+    print(f"{RULES}\n")
+    low = likely = high = 0.0
+    rows = []
+    for rung in plan.rungs:
+        forecast = Forecast([member.arm for member in rung.members], results.values(), launcher.cores)
+        for member in rung.members:
+            fewest, most = _missing(member, rung, plan, results)
+            run = forecast.of(member.arm)
+            low, high = low + fewest * run.low, high + most * run.high
+            likely += (fewest + most) / 2 * run.likely
+            rows.append(_member_row(rung, member, plan, (fewest, most), run.likely))
+    show([_member_table(rows)])
+    at_a_time = "one run at a time" if launcher.capacity == 1 else f"{launcher.capacity} runs at a time"
+    low, likely, high = (each / launcher.capacity for each in (low, likely, high))
+    print(f"about {rounded(likely)} ({rounded(low)} to {rounded(high)}) in total, {at_a_time}")
+    if plan.suite.costs:
+        print("then the time and memory of every method's step at every rung, about half a minute each")
+    if plan.ladder.looks:
+        print(f"looks at {', '.join(map(str, plan.ladder.looks))} seeds at the two smallest rungs: a clear or hopeless method"
+              " gets no further seed, and a harmful or hopeless one goes no further up")  # fmt: skip
+    print("before the top rung is run, its losses are predicted from the rungs below and registered")
+
+
+def _rung_table(plan: LadderPlan) -> Table:
+    from zoo.system.table import Table
+
+    rows = []
+    for rung in plan.hosts[0]:
+        arm, law = rung.plain.arm, rung.size
+        values = {**arm.defaults, **arm.values}
+        rows.append(
+            {
+                "rung": str(rung.number),
+                "depth": str(law.depth),
+                "width": str(law.width),
+                "N": f"{law.parameters:,}",
+                "parameters in all": f"{arm.parameters:,}",
+                "tokens": f"{arm.steps * arm.tokens_per_step:,}",
+                "batch": f"{arm.tokens_per_step:,}",
+                "rows × accumulated": f"{values['data.batch_size']} × {values['train.accumulate']}",
+                "steps": f"{arm.steps:,}",
+                "rate": f"{values['train.lr']:.4g}",
+                "warm-up": f"{values['train.warmup']:.1%}",
+                "β₂": f"{values['train.betas'][1]:g}",
+                "FLOPs per token": f"{arm.flops:.3g}",
+                "C": f"{rung.plain.charged:.3g}",
+                "seeds": str(len(rung.plain.seeds)),
+            }
+        )
+    brief = ("rung", "depth", "N", "tokens", "batch", "rate", "steps", "seeds")
+    return Table.of(f"Rungs of {plan.name}", rows, brief)
+
+
+def _missing(member: Member, rung: Rung, plan: LadderPlan, results: dict[str, Result]) -> tuple[int, int]:
+    """How many runs of an arm are missing at least, and should every look be needed."""
+    from zoo.bench.arms import Job
+    from zoo.bench.ladder_plan import OWN_RATE, TUNING_SEED
+    from zoo.bench.ladder_runner import GATE, at_look
+    from zoo.bench.missing import missing_runs
+
+    tunes = member.role in OWN_RATE and rung.number <= GATE and len(plan.suite.lrs) > 1
+    tuning = [Job(member.arm, TUNING_SEED, factor) for factor in plan.suite.lrs] if tunes else []
+    looks = plan.ladder.looks if rung.number <= GATE and plan.ladder.looks else (0,)
+    counts = []
+    for look in (looks[0], looks[-1]):
+        jobs = [*tuning, *at_look(member, look).jobs(plan.suite.lrs[0])]
+        counts.append(len(missing_runs(jobs, results, again=False)))
+    return counts[0], counts[1]
+
+
+def _member_row(
+    rung: Rung, member: Member, plan: LadderPlan, missing: tuple[int, int], seconds: float
+) -> dict[str, str]:
+    fewest, most = missing
+    return {
+        "rung": str(rung.number),
+        "arm": member.label,
+        "role": member.role,
+        "host": rung.host,
+        "parameters": f"{member.arm.parameters:,}",
+        "FLOPs per token": f"{member.arm.flops:.3g}",
+        "steps": f"{member.arm.steps:,}",
+        "seeds": f"{member.seeds[0]} … {member.seeds[-1]}",
+        "to run": str(fewest) if fewest == most else f"{fewest} to {most}",
+        "time per run": rounded(seconds),
+    }
+
+
+def _member_table(rows: list[dict[str, str]]) -> Table:
+    from zoo.system.table import Table
+
+    return Table.of("Runs", rows, ("rung", "arm", "role", "steps", "seeds", "to run", "time per run"))

@@ -1,0 +1,71 @@
+"""The verdict of a ladder on a method, in words."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from zoo.scaling.multiplier import Overall
+
+EQUIVALENCE = 0.90  # the confidence at which two arms are the same
+FAR = math.log(100)  # how far beyond the top rung a gain must reach: a hundred times its compute
+
+VERDICTS = {
+    "helps": "the whole interval of κ_time lies above 1: it reaches the plain block's loss in less time",
+    "helps, not in time": "the whole interval of κ lies above 1, that of κ_time does not, or it was not measured",
+    "fades": "κ is above 1 at these sizes, but falls with compute: at a hundred times the top rung's it may be 1 or less",
+    "the same": "the 90 % interval of κ lies within the margin around 1",
+    "hurts": "the whole interval of κ lies below 1",
+    "open": "none of these was shown",
+    "did not train": "at some rung the loss stayed near the unigram entropy, or above the plain block's at a tenth of the budget",
+    "diverged": "at some rung a run ended with a loss that is no number",
+    "leaks": "it saw later tokens, so that its loss means nothing",
+}
+
+
+class Trouble(NamedTuple):
+    """Why losses cannot decide: what went wrong, and at which rung, counted from 1."""
+
+    what: str  # "diverged", "did not train" or "leaks"
+    rung: int
+
+    def __str__(self) -> str:
+        return self.what if self.what == "leaks" else f"{self.what} at rung {self.rung}"
+
+
+def ladder_verdict(
+    compute: Overall | None, time: Overall | None, top: float, margin: float, trouble: Trouble | None = None
+) -> str:
+    """The verdict from κ over all rungs, κ_time over all rungs where it was measured, and ln C of the top rung.
+
+    What lies within the margin is the same, even where it was shown not to be 1.
+    """
+    if trouble is not None:
+        return str(trouble)
+    if compute is None:
+        return "open"
+    low, high = compute.log.interval()
+    within = compute.log.interval(EQUIVALENCE)
+    if -math.log1p(margin) <= within[0] and within[1] <= math.log1p(margin):
+        return "the same"
+    if high < 0:
+        return "hurts"
+    if not low > 0:
+        return "open"
+    if fades(compute, top):
+        return "fades"
+    return "helps" if time is not None and time.log.interval()[0] > 0 else "helps, not in time"
+
+
+def fades(compute: Overall, top: float) -> bool:
+    """Whether κ falls with compute, beyond its interval, and may be 1 or less at a hundred times the top rung's."""
+    return compute.trend.interval()[1] < 0 and compute.projection(top + FAR).interval()[0] <= 0
+
+
+def trained(loss: float, error: float, entropy: float, plain_at_tenth: float) -> bool:
+    """Whether a model learned: clearly below the unigram entropy, and not above the plain block at a tenth of its budget.
+
+    Clearly is by three standard errors of the mean loss. What is not known (NaN) speaks for neither.
+    """
+    clear = 0.0 if math.isnan(error) else 3 * error
+    return not loss + clear >= entropy and not loss > plain_at_tenth
