@@ -28,7 +28,7 @@ class Ladder:
     budgets (above 0): the multiples of a rung's tokens that the plain block is also trained for, which tell what tokens are
         worth at a fixed size.
     most_rows (at least 1): the largest number of rows in a batch; a larger batch is accumulated. None: any.
-    gain: a method whose gain is published: the ladder must find it.
+    gain: a method whose gain is known: the ladder must find it.
     harm: a method that is known to do harm: the ladder must find that too.
     margin (above 0): the part of the compute that is too little to matter: 0.02 for κ from 1/1.02 to 1.02.
     """
@@ -53,7 +53,7 @@ class Ladder:
             raise ConfigError(f"ladder.most_rows = {self.most_rows} must be at least 1")
         for control in ("gain", "harm"):
             if not getattr(self, control):
-                known = "gain is published" if control == "gain" else "harm is known"
+                known = f"{control} is known"
                 raise ConfigError(f"ladder.{control} must name a method whose {known}: every ladder has its controls")
         if not 0 < self.margin < math.inf:
             raise ConfigError(

@@ -21,7 +21,6 @@ from zoo.training.settings import MOST
 
 Role = Literal["plain", "other seeds", "more tokens", "budget", "gain", "harm", "method"]
 
-TUNING_SEED = 0  # learning rates are chosen on it, and nothing is judged by it
 MORE_TOKENS = 1.10  # what a control is trained for and not charged
 OWN_RATE = ("plain", "gain", "harm", "method")  # roles that choose a learning rate; the others take the plain block's
 BY_RULE = (

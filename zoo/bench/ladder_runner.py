@@ -9,7 +9,7 @@ from typing import Protocol
 
 from zoo.bench.arms import Job
 from zoo.bench.ladder_notes import LadderArm, note_arms
-from zoo.bench.ladder_plan import OWN_RATE, TUNING_SEED, LadderPlan, Member, Rung
+from zoo.bench.ladder_plan import OWN_RATE, LadderPlan, Member, Rung
 from zoo.bench.launch import Launcher, signals_as_interrupts
 from zoo.bench.learning_rates import best_rate
 from zoo.bench.measure_costs import measure_costs, missing_costs
@@ -17,7 +17,7 @@ from zoo.bench.missing import missing_runs, untested_runs
 from zoo.bench.pool import Pool
 from zoo.bench.schedule import Say, Schedule
 from zoo.bench.step_costs import read_costs
-from zoo.bench.store import Store, by_arm, note_suite
+from zoo.bench.store import TUNING_SEED, Store, by_arm, note_suite
 
 GATE = 2  # rungs of the first gate: the smallest, where rates are chosen and looks are taken
 AGREE = math.sqrt(2)  # two rungs whose rates differ by more make the next one try all rates too

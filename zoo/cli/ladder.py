@@ -144,9 +144,10 @@ def _rung_table(plan: LadderPlan) -> Table:
 def _missing(member: Member, rung: Rung, plan: LadderPlan, results: dict[str, Result]) -> tuple[int, int]:
     """How many runs of an arm are missing at least, and should every look be needed."""
     from zoo.bench.arms import Job
-    from zoo.bench.ladder_plan import OWN_RATE, TUNING_SEED
+    from zoo.bench.ladder_plan import OWN_RATE
     from zoo.bench.ladder_runner import GATE, at_look
     from zoo.bench.missing import missing_runs
+    from zoo.bench.store import TUNING_SEED
 
     tunes = member.role in OWN_RATE and rung.number <= GATE and len(plan.suite.lrs) > 1
     tuning = [Job(member.arm, TUNING_SEED, factor) for factor in plan.suite.lrs] if tunes else []

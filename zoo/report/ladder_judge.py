@@ -11,7 +11,7 @@ from zoo.bench.step_costs import read_costs
 from zoo.bench.store import Store
 from zoo.report.ladder_predictions import Predicted, Target, predict
 from zoo.report.ladder_results import LadderFindings, LadderRow, ladder_findings
-from zoo.scaling.looks import FUTILE, conditional_power, look_bounds
+from zoo.statistics.looks import FUTILE, conditional_power, planned_looks
 from zoo.system.clock import now
 
 HELPS = "it helps at the smallest rungs"
@@ -100,11 +100,11 @@ class StoreJudge:
             return row.verdict
         if row.compute is None:
             return ""
-        bounds = look_bounds(self.looks)
+        looks = planned_looks(self.looks)
         z = row.compute.log.value / row.compute.log.error
-        if abs(z) > bounds[look - 1]:
+        if abs(z) > looks[look - 1].bound:
             return HELPS if z > 0 else "it hurts at the smallest rungs"
-        if conditional_power(z, self.looks[look - 1] / self.looks[-1], bounds[-1]) < FUTILE:
+        if conditional_power(z, looks[look - 1].information, looks[-1].bound) < FUTILE:
             return "more seeds would hardly show anything"
         return ""
 

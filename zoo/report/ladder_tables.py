@@ -14,7 +14,7 @@ from zoo.system.table import Table
 ROLES = {
     "other seeds": "control: κ = 1",
     "more tokens": "control: κ_data = 1.10",
-    "gain": "control: a published gain",
+    "gain": "control: a known gain",
     "harm": "control: a known harm",
     "method": "method",
 }
