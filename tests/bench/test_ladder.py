@@ -44,7 +44,7 @@ GOOD = {"depths": (1, 2, 3), "seeds": (3, 3, 2), "gain": "wr_mean", "harm": "ski
         ({"budgets": (0.0, 1.0)}, "must be multiples of a rung's tokens, above 0"),
         ({"tokens_per_parameter": 0.0}, "must be above 0"),
         ({"most_rows": 0}, "must be at least 1"),
-        ({"gain": ""}, "ladder.gain must name a method whose gain is published"),
+        ({"gain": ""}, "ladder.gain must name a method whose gain is known"),
         ({"harm": ""}, "ladder.harm must name a method whose harm is known"),
     ],
 )

@@ -53,8 +53,9 @@ class Ladder:
             raise ConfigError(f"ladder.most_rows = {self.most_rows} must be at least 1")
         for control in ("gain", "harm"):
             if not getattr(self, control):
-                known = f"{control} is known"
-                raise ConfigError(f"ladder.{control} must name a method whose {known}: every ladder has its controls")
+                raise ConfigError(
+                    f"ladder.{control} must name a method whose {control} is known: every ladder has its controls"
+                )
         if not 0 < self.margin < math.inf:
             raise ConfigError(
                 f"ladder.margin = {self.margin:g} must be above 0: the part of the compute that is too little to matter,"
