@@ -31,7 +31,8 @@ class Tables(nn.Module):
     """A_m (n, columns), A_r (n, n) and B (n) of one sublayer; `dynamic` adds s · tanh(N(H) W) to each, W from 0.
 
     N is a LayerNorm over a stream, without gain and bias unless `affine`. Products come first and are scaled after:
-    N(H) W = (H − mean) W / std, and (H − mean) W = H (W − mean of its columns), so that no normed streams are kept.
+    N(H) W = (H − mean) W / std, and (H − mean) W = H (W − mean of its columns), so that no normed streams are kept;
+    the mean is one column more of the product, and the variance is the mean square without the mean's square.
     """
 
     def __init__(self, layer: Layer, width: int, reads: Tensor, dynamic: bool, affine: bool) -> None:
@@ -52,8 +53,11 @@ class Tables(nn.Module):
     def moved(self, streams: Tensor, w: Tensor) -> Tensor:
         """tanh(N(H) W): (B, T, n, columns)."""
         scaled = w if self.gain is None else self.gain[:, None] * w
-        spread = streams.var(dim=-1, correction=0, keepdim=True)
-        made = streams @ (scaled - scaled.mean(dim=0)) * torch.rsqrt(spread + self.eps)
+        mean = streams.new_full((streams.size(-1), 1), 1 / streams.size(-1))
+        made, mean = (streams @ torch.cat([scaled - scaled.mean(dim=0), mean], dim=1)).split([w.size(1), 1], dim=-1)
+        dtype = torch.promote_types(streams.dtype, torch.float32)
+        squares = torch.linalg.vector_norm(streams, dim=-1, keepdim=True, dtype=dtype).square() / streams.size(-1)
+        made = made * torch.rsqrt((squares - mean.square()).clamp(min=0) + self.eps).to(made.dtype)
         return torch.tanh(made if self.bias is None else made + self.bias @ w)
 
     def of_read(self, streams: Tensor) -> Tensor:
