@@ -204,7 +204,7 @@ def doubly_stochastic(r: Tensor, iterations: int) -> Tensor:
     """M (B, T, i, j) of R (B, T, i, j), whose columns sum to 1 and whose rows nearly do; in at least float32."""
     r = r.permute(2, 3, 0, 1).to(torch.promote_types(r.dtype, torch.float32)).contiguous()
     mix = _sinkhorn(r, iterations) if torch.compiler.is_compiling() else _Sinkhorn.apply(r, iterations)
-    return mix.permute(2, 3, 0, 1)
+    return mix.permute(2, 3, 0, 1).contiguous()  # as it is, every small matrix would be copied by itself
 
 
 def _logit(share: float) -> float:
