@@ -10,9 +10,10 @@ from torch.autograd import gradcheck
 from zoo.kernels.sums import taps, weighted_sum
 
 
-def test_weighted_sum() -> None:
+@pytest.mark.parametrize("shape", [(), (4,), (2, 3, 1)])
+def test_weighted_sum(shape: tuple[int, ...]) -> None:
     tensors = [randn(2, 3, n) for n in (4,) * 3]
-    weights = randn(3)
+    weights = randn(3, *shape)
     torch.testing.assert_close(
         weighted_sum(weights, tensors), sum(w * t for w, t in zip(weights, tensors, strict=True))
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ class _WeightedSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weights: Tensor, *tensors: Tensor) -> Tensor:
         ctx.save_for_backward(weights, *tensors)
-        total = tensors[0] * weights[0]
+        total = (tensors[0] * weights[0]).to(_widest(weights, tensors))
         for weight, tensor in zip(weights[1:].unbind(), tensors[1:], strict=True):
             total.addcmul_(tensor, weight)
         return total
@@ -27,13 +28,24 @@ class _WeightedSum(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         weights, *tensors = ctx.saved_tensors
-        flat = grad.flatten()
-        d_weights = torch.stack([flat.dot(t.flatten()) for t in tensors]) if ctx.needs_input_grad[0] else None
-        return d_weights, *(grad * weight for weight in weights.unbind())
+        d_weights = None
+        if ctx.needs_input_grad[0] and weights.dim() == 1:
+            flat = grad.flatten()
+            d_weights = torch.stack([flat.dot(t.flatten().to(flat.dtype)) for t in tensors])
+        elif ctx.needs_input_grad[0]:
+            d_weights = torch.stack([(grad * t).sum_to_size(weights.shape[1:]) for t in tensors])
+        needed = ctx.needs_input_grad[1:]
+        return d_weights, *(grad * w if need else None for w, need in zip(weights.unbind(), needed, strict=True))
+
+
+def _widest(weights: Tensor, tensors: Sequence[Tensor]) -> torch.dtype:
+    """The type of the sum: of the tensors, and of weights that are not single numbers."""
+    dtypes = [t.dtype for t in tensors] + ([weights.dtype] if weights.dim() > 1 else [])
+    return functools.reduce(torch.promote_types, dtypes)
 
 
 def weighted_sum(weights: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-    """Σ_i weights[i] · tensors[i]."""
+    """Σ_i weights[i] · tensors[i]; each weights[i] is a number, or broadcasts against the tensors: (D,), (B, T, 1)."""
     if torch.compiler.is_compiling():
         return torch.stack([w * t for w, t in zip(weights.unbind(), tensors, strict=True)]).sum(dim=0)
     return _WeightedSum.apply(weights, *tensors)

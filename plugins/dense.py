@@ -1,0 +1,133 @@
+"""Dense connections: a layer reads a learned sum of the embedding and of every layer's output below it.
+
+    denseformer   Y_m = Σ_{j≤m} α_mj X_j                       a number per pair of layers
+    mudd          X̄^c_m = Σ_{j≤m} A^c_mj ⊙ X_j,   A_m = GELU(X̂_m W1) W2 + a_m      per token, for query, key, value and skip
+
+X_0 is the embedding, X_m = Block_m(…) what layer m leaves; after the last layer one more sum goes to the final norm.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from zoo_plugins.rebased import Rebased
+
+from zoo.errors import ZooError
+from zoo.extension import ATTENTION, AttentionInputs, Layer, Residual, Site, hint, preset
+from zoo.functional import normed_product
+from zoo.history import History
+from zoo.sums import weighted_sum
+
+
+def _one_hot(*shape: int) -> nn.Parameter:
+    """1 at the last entry of every row: the layer below alone."""
+    values = torch.zeros(shape)
+    values[..., -1] = 1
+    return hint(nn.Parameter(values))
+
+
+class DenseFormer(Rebased):
+    """X_m = Block_m(Y_{m−1}), Y_m = Σ_{j≤m, j≡m (mod κ)} α_mj X_j if p divides m, else X_m; α from one-hot.
+
+    A layer has the α of what it reads; the last one also those of what it leaves.
+    """
+
+    reads = frozenset({"stream"})
+
+    def __init__(self, layer: Layer, dilation: int = 1, period: int = 1) -> None:
+        super().__init__(layer)
+        for name, value in (("dilation", dilation), ("period", period)):
+            if not 1 <= value <= layer.num_layers:
+                raise ZooError(f"{name} = {value} must be from 1 to the model's depth, which is {layer.num_layers}")
+        self.dilation, self.period = dilation, period
+        self.alpha = self._weights(layer.index)
+        self.alpha_output = self._weights(layer.number) if layer.number == layer.num_layers else None
+
+    def _weights(self, m: int) -> nn.Parameter | None:
+        return _one_hot(m // self.dilation + 1) if m and m % self.period == 0 else None
+
+    def base(self, stream: Tensor, history: History) -> Tensor:
+        return stream if self.alpha is None else self.average(self.alpha, history.streams)
+
+    def left(self, stream: Tensor, history: History) -> Tensor:
+        return stream if self.alpha_output is None else self.average(self.alpha_output, (*history.streams, stream))
+
+    def average(self, alpha: Tensor, outputs: tuple[Tensor, ...]) -> Tensor:
+        """Σ α_j X_j; `outputs` are X_0 … X_m."""
+        return weighted_sum(alpha, outputs[(len(outputs) - 1) % self.dilation :: self.dilation])
+
+    def probes(self) -> dict[str, Tensor]:
+        weights = {"alpha": self.alpha, "alpha_output": self.alpha_output}
+        return {name: w for name, w in weights.items() if w is not None}
+
+
+denseformer = preset(DenseFormer, "Y_m = Σ_{j≤m} α_mj X_j", starts_as="baseline")
+
+
+class Mudd(Residual):
+    """y = X̄^R + Attn(N1 X̄^Q, N1 X̄^K, N1 X̄^V), X_m = y + FFN(N2 y); the first layer reads the embedding.
+
+    The stream is X_m and, behind it, the sums that the next layer reads: one for all, or one per way (Q, K, V, R).
+    `rounded`: h, the width of the map that makes A, up to (h div 64 + 1) · 64.
+    """
+
+    reads = frozenset({"stream"})
+    widens = True
+
+    def __init__(self, layer: Layer, multiway: bool = True, dynamic: bool = True, rounded: bool = False) -> None:
+        super().__init__()
+        self.parallel, self.eps = layer.parallel, layer.norm_eps
+        self.first, last = layer.index == 0, layer.number == layer.num_layers
+        ways, sources = 4 if multiway and not last else 1, layer.number + 1
+        self.a = _one_hot(ways, sources)
+        self.w1 = self.w2 = None
+        if dynamic:
+            h = ways * sources * (4 if last else 1)
+            h = (h // 64 + 1) * 64 if rounded else h
+            self.w1 = hint(nn.Parameter(torch.randn(layer.width, h) * layer.width**-0.5), decay=True)
+            self.w2 = hint(nn.Parameter(torch.zeros(h, ways * sources)), decay=True)
+
+    def open(self, embedding: Tensor) -> Tensor:
+        return embedding.expand(2, *embedding.shape)
+
+    def close(self, stream: Tensor) -> Tensor:
+        return stream[1]
+
+    def read(self, site: Site, stream: Tensor, history: History) -> Tensor | AttentionInputs:
+        if site != ATTENTION:
+            return stream[-1] if self.parallel else stream
+        if stream.size(0) == 2:
+            return stream[1]
+        return AttentionInputs(stream[1], stream[2], stream[3])
+
+    def write(self, site: Site, stream: Tensor, branch: Tensor, history: History) -> Tensor:
+        if site == ATTENTION:
+            return stream[-1] + branch
+        x = stream + branch  # X_m
+        sources = (*(below[0] for below in history.streams), x)
+        return torch.stack([x, *(weighted_sum(weights, sources) for weights in self.weights(x))])
+
+    def weights(self, x: Tensor) -> Tensor:
+        """A of every way: (C, sources), or per token (C, sources, B, T, 1)."""
+        if self.w1 is None or self.w2 is None:
+            return self.a
+        made = F.gelu(normed_product(x, self.w1, self.eps)) @ self.w2
+        return (made + self.a.flatten()).movedim(-1, 0).unflatten(0, self.a.shape).unsqueeze(-1).contiguous()
+
+    def probes(self) -> dict[str, Tensor]:
+        return {"a": self.a}
+
+
+mudd = preset(
+    Mudd, "X̄^c = Σ_j A^c_j ⊙ X_j for query, key, value and skip, A = GELU(X̂ W1) W2 + a", starts_as="baseline",
+    multiway=True, dynamic=True,
+)  # fmt: skip
+mudd_dynamic = preset(
+    Mudd, "X̄ = Σ_j A_j ⊙ X_j, A = GELU(X̂ W1) W2 + a", starts_as="baseline", multiway=False, dynamic=True
+)
+mudd_multiway_static = preset(
+    Mudd, "X̄^c = Σ_j a^c_j X_j for query, key, value and skip", starts_as="baseline",
+    multiway=True, dynamic=False, rounded=False,
+)  # fmt: skip
+mudd_static = preset(Mudd, "X̄ = Σ_j a_j X_j", starts_as="baseline", multiway=False, dynamic=False, rounded=False)

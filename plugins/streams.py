@@ -1,0 +1,303 @@
+"""Hyper-connections: n residual streams, of which a sublayer reads a mixture and to all of which it writes.
+
+    hc      h = A_mᵀ H,   H' = A_rᵀ H + Bᵀ s         tables of numbers, or of the stream: A + s tanh(N(H) W)
+    frac    the same over the n parts of one stream, each D/n wide
+    mhc     h = Σ_i σ(p_i) H_i,   H'_j = 2σ(o_j) s + Σ_i M_ij H_i,   M doubly stochastic; p, o, M made of vec(H)
+
+H is (B, T, n, width of a stream); s is what the sublayer answers. What a write takes is made of the stream that it writes to.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from zoo.errors import ZooError
+from zoo.extension import ATTENTION, FFN, Layer, Residual, Site, hint, preset
+from zoo.functional import normed_product
+from zoo.history import History
+
+
+def _chosen(layer: Layer, site: Site, n: int) -> int:
+    """The stream that a sublayer reads at the start: k mod n, k = 1 … 2L counting sublayers."""
+    return (2 * layer.index + (1 if site == ATTENTION else 2)) % n
+
+
+class Tables(nn.Module):
+    """A_m (n, columns), A_r (n, n) and B (n) of one sublayer; `dynamic` adds s · tanh(N(H) W) to each, W from 0.
+
+    N is a LayerNorm over a stream, without gain and bias unless `affine`. Products come first and are scaled after:
+    N(H) W = (H − mean) W / std, and (H − mean) W = H (W − mean of its columns), so that no normed streams are kept;
+    the mean is one column more of the product, and the variance is the mean square without the mean's square.
+    """
+
+    def __init__(self, layer: Layer, width: int, reads: Tensor, dynamic: bool, affine: bool) -> None:
+        super().__init__()
+        n, columns = reads.shape
+        self.eps, self.dynamic = layer.norm_eps, dynamic
+        self.a_m = hint(nn.Parameter(reads))
+        self.a_r = hint(nn.Parameter(torch.eye(n)))
+        self.b = hint(nn.Parameter(torch.ones(n)))
+        if dynamic:
+            self.w_read = hint(nn.Parameter(torch.zeros(width, columns)), decay=True)
+            self.w_write = hint(nn.Parameter(torch.zeros(width, n + 1)), decay=True)  # of A_r, then of B
+            self.s_alpha = hint(nn.Parameter(torch.tensor(0.01)))
+            self.s_beta = hint(nn.Parameter(torch.tensor(0.01)))
+        self.gain = hint(nn.Parameter(torch.ones(width))) if dynamic and affine else None
+        self.bias = hint(nn.Parameter(torch.zeros(width))) if dynamic and affine else None
+
+    def moved(self, streams: Tensor, w: Tensor) -> Tensor:
+        """tanh(N(H) W): (B, T, n, columns)."""
+        scaled = w if self.gain is None else self.gain[:, None] * w
+        mean = streams.new_full((streams.size(-1), 1), 1 / streams.size(-1))
+        made, mean = (streams @ torch.cat([scaled - scaled.mean(dim=0), mean], dim=1)).split([w.size(1), 1], dim=-1)
+        dtype = torch.promote_types(streams.dtype, torch.float32)
+        squares = torch.linalg.vector_norm(streams, dim=-1, keepdim=True, dtype=dtype).square() / streams.size(-1)
+        made = made * torch.rsqrt((squares - mean.square()).clamp(min=0) + self.eps).to(made.dtype)
+        return torch.tanh(made if self.bias is None else made + self.bias @ w)
+
+    def of_read(self, streams: Tensor) -> Tensor:
+        """A_m, (n, columns) or (B, T, n, columns)."""
+        if not self.dynamic:
+            return self.a_m
+        return self.a_m + self.s_alpha * self.moved(streams, self.w_read)
+
+    def of_write(self, streams: Tensor) -> tuple[Tensor, Tensor]:
+        """A_r (…, n, n) and B (…, n, 1)."""
+        b = self.b[:, None]
+        if not self.dynamic:
+            return self.a_r, b
+        for_mix, for_branch = self.moved(streams, self.w_write).split([self.b.numel(), 1], dim=-1)
+        return self.a_r + self.s_alpha * for_mix, b + self.s_beta * for_branch
+
+
+class HyperConnections(Residual):
+    """n streams: h = A_mᵀ H, H' = A_rᵀ H + Bᵀ s; opened with n copies, closed with their mean."""
+
+    widens = True
+
+    def __init__(self, layer: Layer, n: int = 4, dynamic: bool = True, affine: bool = False) -> None:
+        super().__init__()
+        if n < 1:
+            raise ZooError(f"n = {n} must be a positive number of streams")
+        self.n = n
+        self.tables = nn.ModuleDict(
+            {
+                site: Tables(layer, self.width(layer), self.reads_at(layer, site), dynamic, affine)
+                for site in (ATTENTION, FFN)
+            }
+        )
+
+    def width(self, layer: Layer) -> int:
+        """Of one stream."""
+        return layer.width
+
+    def reads_at(self, layer: Layer, site: Site) -> Tensor:
+        """A_m at the start: e_{k mod n}."""
+        return torch.eye(self.n)[_chosen(layer, site, self.n)][:, None].clone()
+
+    def open(self, embedding: Tensor) -> Tensor:
+        return embedding.unsqueeze(2).expand(-1, -1, self.n, -1)
+
+    def close(self, stream: Tensor) -> Tensor:
+        return stream.mean(dim=2)
+
+    def read(self, site: Site, stream: Tensor, history: History) -> Tensor:
+        return (self.tables[site].of_read(stream).mT @ stream).flatten(2)
+
+    def write(self, site: Site, stream: Tensor, branch: Tensor, history: History) -> Tensor:
+        a_r, b = self.tables[site].of_write(stream)
+        return torch.addcmul(a_r.mT @ stream, b, self.given(branch))
+
+    def given(self, branch: Tensor) -> Tensor:
+        """What the streams are given of a branch: all of it."""
+        return branch.unsqueeze(2)
+
+    def probes(self) -> dict[str, Tensor]:
+        tables = {"read": "a_m", "mix": "a_r", "write": "b"}
+        return {f"{name}_{site}": getattr(t, at) for site, t in self.tables.items() for name, at in tables.items()}
+
+
+hc_static = preset(
+    HyperConnections, "h = A_mᵀ H, H' = A_rᵀ H + Bᵀ s", starts_as="baseline", dynamic=False, affine=False
+)
+hc_dynamic = preset(
+    HyperConnections,
+    "h = A_mᵀ H, H' = A_rᵀ H + Bᵀ s, A and B moved by tanh(N(H) W)",
+    starts_as="baseline",
+    dynamic=True,
+)
+
+
+class FracConnections(HyperConnections):
+    """Hyper-connections over the n parts of x: `read` gives n mixed parts side by side, part j of a branch goes to part j."""
+
+    widens = False
+
+    def __init__(self, layer: Layer, n: int = 2, dynamic: bool = True, affine: bool = True) -> None:
+        if n < 1 or layer.width % n:
+            raise ZooError(f"n = {n} must be a number of parts that divides the model's width, which is {layer.width}")
+        super().__init__(layer, n, dynamic, affine)
+
+    def width(self, layer: Layer) -> int:
+        return layer.width // self.n
+
+    def reads_at(self, layer: Layer, site: Site) -> Tensor:
+        return torch.eye(self.n)
+
+    def open(self, embedding: Tensor) -> Tensor:
+        return embedding
+
+    def close(self, stream: Tensor) -> Tensor:
+        return stream
+
+    def given(self, branch: Tensor) -> Tensor:
+        return branch.unflatten(-1, (self.n, -1))
+
+    def read(self, site: Site, stream: Tensor, history: History) -> Tensor:
+        return super().read(site, self.given(stream), history)
+
+    def write(self, site: Site, stream: Tensor, branch: Tensor, history: History) -> Tensor:
+        return super().write(site, self.given(stream), branch, history).flatten(2)
+
+
+frac_static = preset(
+    FracConnections, "hc_static over the n parts of x", starts_as="baseline", dynamic=False, affine=False
+)
+frac_dynamic = preset(FracConnections, "hc_dynamic over the n parts of x", starts_as="baseline", dynamic=True)
+
+
+def _sinkhorn(r: Tensor, iterations: int) -> Tensor:
+    """Softmax over j of r (i, j, B, T), divided by the sums over i, then in turn by those over j and i."""
+    mix = torch.softmax(r, dim=1)
+    mix = mix / mix.sum(dim=0, keepdim=True)
+    for _ in range(iterations - 1):
+        mix = mix / mix.sum(dim=1, keepdim=True)
+        mix = mix / mix.sum(dim=0, keepdim=True)
+    return mix
+
+
+class _Sinkhorn(torch.autograd.Function):
+    """Saves r alone and iterates again in backward: what 20 iterations keep would be more than a stream."""
+
+    @staticmethod
+    def forward(ctx: Any, r: Tensor, iterations: int) -> Tensor:
+        ctx.save_for_backward(r)
+        ctx.iterations = iterations
+        return _sinkhorn(r, iterations)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (r,) = ctx.saved_tensors
+        with torch.enable_grad():
+            r = r.detach().requires_grad_()
+            (d_r,) = torch.autograd.grad(_sinkhorn(r, ctx.iterations), r, grad)
+        return d_r, None
+
+
+def doubly_stochastic(r: Tensor, iterations: int) -> Tensor:
+    """M (B, T, i, j) of R (B, T, i, j), whose columns sum to 1 and whose rows nearly do; in at least float32."""
+    r = r.permute(2, 3, 0, 1).to(torch.promote_types(r.dtype, torch.float32)).contiguous()
+    mix = _sinkhorn(r, iterations) if torch.compiler.is_compiling() else _Sinkhorn.apply(r, iterations)
+    return mix.permute(2, 3, 0, 1).contiguous()  # as it is, every small matrix would be copied by itself
+
+
+def _logit(share: float) -> float:
+    return math.log(share / (1 - share))
+
+
+class Maps(nn.Module):
+    """p, o and R of one sublayer: α ⊙ (u φ) + b, u = vec(H) / rms(vec(H)); φ from 0, α from 0.01.
+
+    b starts so that the sublayer reads 0.7 of stream k mod n and as much as that leaves of each other one, and writes 1 to all:
+    with a start that is alike for all streams they would stay equal for ever.
+    """
+
+    def __init__(self, layer: Layer, n: int, chosen: int) -> None:
+        super().__init__()
+        self.eps, self.n = layer.norm_eps, n
+        reads = torch.full((n,), _logit(0.3 / (n - 1)))
+        reads[chosen] = _logit(0.7)
+        apart = torch.full((n, n), -8.0).fill_diagonal_(0.0)
+        self.phi_read = hint(nn.Parameter(torch.zeros(n * layer.width, n)), decay=True)
+        self.phi_write = hint(
+            nn.Parameter(torch.zeros(n * layer.width, n + n * n)), decay=True
+        )  # of o, then of R by rows
+        self.b_read = hint(nn.Parameter(reads))
+        self.b_write = hint(nn.Parameter(torch.cat([torch.zeros(n), apart.flatten()])))
+        self.alpha = hint(nn.Parameter(torch.full((3,), 0.01)))  # of p, o and R
+
+    def of_read(self, streams: Tensor) -> Tensor:
+        """p (B, T, n)."""
+        return self.alpha[0] * normed_product(streams.flatten(2), self.phi_read, self.eps) + self.b_read
+
+    def of_write(self, streams: Tensor) -> tuple[Tensor, Tensor]:
+        """o (B, T, n) and R (B, T, n, n)."""
+        n = self.n
+        scale = self.alpha[1:].repeat_interleave(
+            torch.tensor([n, n * n], device=self.alpha.device), output_size=n + n * n
+        )
+        made = scale * normed_product(streams.flatten(2), self.phi_write, self.eps) + self.b_write
+        o, r = made.split([n, n * n], dim=-1)
+        return o, r.unflatten(-1, (n, n))
+
+
+class ManifoldHyperConnections(Residual):
+    """n streams: h = Σ_i σ(p_i) H_i, H'_j = 2σ(o_j) s + Σ_i M_ij H_i; opened with n copies, closed with their mean.
+
+    `head`: closed with Σ_i σ(α u φ + b)_i H_i, from the mean.
+    """
+
+    widens = True
+
+    def __init__(self, layer: Layer, n: int = 4, iterations: int = 20, head: bool = False) -> None:
+        super().__init__()
+        if n < 2:
+            raise ZooError(f"n = {n} must be two streams or more")
+        if iterations < 1:
+            raise ZooError(f"iterations = {iterations} must be a positive number")
+        self.n, self.iterations, self.eps = n, iterations, layer.norm_eps
+        self.maps = nn.ModuleDict({site: Maps(layer, n, _chosen(layer, site, n)) for site in (ATTENTION, FFN)})
+        self.head = None
+        if head and layer.number == layer.num_layers:
+            self.head = nn.ParameterDict({
+                "phi": hint(nn.Parameter(torch.zeros(n * layer.width, n)), decay=True),
+                "b": hint(nn.Parameter(torch.full((n,), _logit(1 / n)))),
+                "alpha": hint(nn.Parameter(torch.tensor(0.01))),
+            })  # fmt: skip
+
+    def open(self, embedding: Tensor) -> Tensor:
+        return embedding.unsqueeze(2).expand(-1, -1, self.n, -1)
+
+    def close(self, stream: Tensor) -> Tensor:
+        if self.head is None:
+            return stream.mean(dim=2)
+        made = normed_product(stream.flatten(2), self.head["phi"], self.eps)
+        share = torch.sigmoid(self.head["alpha"] * made + self.head["b"])
+        return (share.unsqueeze(2) @ stream).squeeze(2)
+
+    def read(self, site: Site, stream: Tensor, history: History) -> Tensor:
+        share = torch.sigmoid(self.maps[site].of_read(stream))
+        self.watch(f"read_{site}", share, each=True)
+        self.watch(f"spread_{site}", (stream - stream.mean(dim=2, keepdim=True)).norm() / stream.norm())
+        return (share.unsqueeze(2) @ stream).squeeze(2)
+
+    def write(self, site: Site, stream: Tensor, branch: Tensor, history: History) -> Tensor:
+        o, r = self.maps[site].of_write(stream)
+        mix = doubly_stochastic(r, self.iterations).to(stream.dtype)
+        return torch.addcmul(mix.mT @ stream, 2 * torch.sigmoid(o).unsqueeze(-1), branch.unsqueeze(2))
+
+    def probes(self) -> dict[str, Tensor]:
+        return {f"alpha_{site}": maps.alpha for site, maps in self.maps.items()}
+
+
+mhc = preset(
+    ManifoldHyperConnections,
+    "h = Σ_i σ(p_i) H_i, H'_j = 2σ(o_j) s + Σ_i M_ij H_i, M doubly stochastic",
+    starts_as="baseline",
+)
