@@ -15,6 +15,7 @@ from zoo.extension import Layer, preset
 from zoo.model.block import Block
 from zoo.model.build import model
 from zoo.model.language_model import LanguageModel
+from zoo.testing import check
 
 HOSTS = ["sequential", "parallel"]
 # (depth, length, key heads of 4)
@@ -37,6 +38,12 @@ def lambda_vectors_apart(block: Block) -> dict[str, Tensor]:
     own = extension_of(block, "score_mixing")
     names = ["lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2"]
     return dict(zip(names, own.lambdas.unbind(), strict=True)) | {"gain": own.gain}
+
+
+def groups_joined(block: Block) -> dict[str, Tensor]:
+    own = extension_of(block, "score_mixing")
+    rest = {name: value for name, value in own.named_parameters() if not name.startswith("h_2")}
+    return rest | {"h_2": torch.block_diag(*own.h_2)}
 
 
 HEADS, SCORES = ("head_mixing", parameters_of("head_mixing")), ("score_mixing", parameters_of("score_mixing"))
@@ -66,10 +73,22 @@ CASES: list[tuple[str, dict, dict]] = [
     ("sigmoid_attention", {}, {}),
     ("sigmoid_attention", {"bias": 0.0}, {"bias": 0.0}),
     ("selective_attention", {}, {}),
+    ("mta", {}, {}),
+    (
+        "mta",
+        {"conv_first": 0, "conv_every": 1, "query_window": 3, "key_window": 5},
+        {"conv_first": 0, "conv_every": 1, "rows": 3, "keys": 5},
+    ),
+    (
+        "mta",
+        {"norm": False, "gate": False, "conv_first": 1, "query_window": 2, "key_window": 3, "head_group": 3},
+        {"norm": False, "gate": False, "conv_first": 1, "rows": 2, "keys": 3, "head_group": 3},
+    ),
 ]
 ADAPTERS = {
     "value_residual_learned": ("head_mixing", lambdas_apart),
     "differential": ("score_mixing", lambda_vectors_apart),
+    "mta": ("score_mixing", groups_joined),
 } | dict.fromkeys(
     ["value_residual", "gated_attention", "gated_attention_elementwise", "lime", "differential_v2"], HEADS
 )
@@ -125,6 +144,7 @@ def same(first: LanguageModel, second: LanguageModel) -> None:
         ("head_mixing", "gated_attention", {"doubled": True}),
         ("head_mixing", "gated_attention_elementwise", {"doubled": True}),
         ("score_mixing", "cosine_attention", {"norm": False}),
+        ("score_mixing", "mta", {"norm": False, "gate": False}),
         ("score_mixing", "talking_heads", {}),
         ("score_mixing", "talking_heads_pre", {}),
         ("score_mixing", "talking_heads_post", {}),
@@ -163,6 +183,46 @@ def test_fox_that_never_forgets_is_the_baseline_without_positions() -> None:
     same(built, plain)
 
 
+def test_mta_of_heads_alone_is_talking_heads() -> None:
+    one = random_model(score_mixing=preset(factory("score_mixing", "mta"), norm=False, gate=False, conv_first=9))
+    other = random_model(score_mixing=factory("score_mixing", "talking_heads"))
+    with torch.no_grad():
+        core = {name: value for name, value in one.state_dict().items() if "score_mixing" not in name}
+        other.load_state_dict(core, strict=False)
+        for mine, theirs in zip(one.layers, other.layers, strict=True):
+            mixing, talking = extension_of(mine, "score_mixing"), extension_of(theirs, "score_mixing")
+            talking.p.copy_(mixing.h_1)
+            talking.w.copy_(mixing.h_2[0])
+    same(one, other)
+
+
+def test_mta_decodes_with_convolutions_in_every_layer() -> None:
+    settings = {"conv_first": 0, "conv_every": 1, "query_window": 3, "key_window": 5}
+    method = preset(factory("score_mixing", "mta"), **settings)
+    check(method, "score_mixing", only=["causal", "cached", "gradients", "derivative"]).verify()
+
+
+@pytest.mark.parametrize(
+    ("id", "settings", "theirs"),
+    [
+        ("mta", {"conv_first": 0}, {"conv_first": 0}),
+        ("differential", {}, {"values": "pair"}),
+        ("selective_attention", {}, {}),
+        ("alibi", {}, {}),
+    ],
+)
+def test_equals_the_reference_in_more_than_one_block_of_rows(id: str, settings: dict, theirs: dict) -> None:
+    method = preset(factory("score_mixing", id), **settings)
+    built = random_model(depth=1, num_kv_heads=2, max_length=140, score_mixing=method)
+    assert_equals_relative(built, tokens(1, 135), id, place(id)[1], **theirs)
+
+
+def test_values_from_a_layer_on() -> None:
+    method = preset(factory("head_mixing", "value_residual_learned"), first_layer=3)
+    built = random_model(depth=4, head_mixing=method)
+    assert_equals_relative(built, tokens(2, 5), "value_residual_learned", lambdas_apart, layers=(3, 4))
+
+
 # --- what is refused
 
 
@@ -178,6 +238,10 @@ def sizes(**changes: int) -> Layer:
         ("head_mixing", "value_residual", {}, {"first_layer": 4}, "first_layer = 4: take a layer from 2 to 3"),
         ("score_mixing", "differential", {"num_heads": 3, "num_kv_heads": 3}, {}, "has 3 heads: .* even"),
         ("score_mixing", "differential", {"num_kv_heads": 1}, {}, "has 1 key heads: .* even"),
+        ("score_mixing", "mta", {}, {"key_window": 4}, "key_window = 4: .* odd"),
+        ("score_mixing", "mta", {}, {"query_window": 0}, "query_window = 0: take at least 1"),
+        ("score_mixing", "mta", {}, {"conv_every": 0}, "conv_every = 0: take at least 1"),
+        ("score_mixing", "mta", {}, {"conv_first": -1}, "conv_first = -1: layers count from 0"),
         ("score_mixing", "cosine_attention", {}, {"start": 0.0}, "start = 0.0: .* above 0"),
         ("score_mixing", "cosine_attention", {}, {"start": 200.0}, "at most cap = 100"),
     ],
