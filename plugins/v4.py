@@ -116,7 +116,7 @@ class PairWeights(PositionTable):
         def block(first: int, last: int, seen: int, weights: Tensor) -> Tensor:
             total: Tensor | None = None
             for (q_i, k_i), w_i in zip(heads, weights[..., :seen].unbind(), strict=True):
-                p_i = _scores_of(q_i[:, :, first:last] * self.d**-0.5, k_i[:, :, :seen])
+                p_i = scores_of(q_i[:, :, first:last] * self.d**-0.5, k_i[:, :, :seen])
                 total = p_i * w_i if total is None else torch.addcmul(total, p_i, w_i)
             assert total is not None
             return total
@@ -127,7 +127,7 @@ class PairWeights(PositionTable):
         return {"pair_weight": self.w.mean(dim=(1, 2))}
 
 
-def _scores_of(q: Tensor, k: Tensor) -> Tensor:
+def scores_of(q: Tensor, k: Tensor) -> Tensor:
     """q kᵀ for grouped heads: (B, H, rows, keys)."""
     groups = q.size(1) // k.size(1)
     return (q.unflatten(1, (-1, groups)) @ k.unsqueeze(2).mT).flatten(1, 2)
@@ -206,6 +206,8 @@ class OwnPositionWeights(PositionTable):
 
 
 v4_m1 = preset(FixedScale, "S_m = Σ_{i≤m} P_i / √d", power=0.0)
+realformer = preset(FixedScale, "S_m = Σ_{i≤m} P_i / √d, as v4_m1", starts_as="v4_m1", power=0.0)
+realformer_mean = preset(FixedScale, "S_m = Σ_{i≤m} P_i / (m √d), as v4_m3", starts_as="v4_m3", power=1.0)
 v4_m2 = preset(FixedScale, "S_m = Σ_{i≤m} P_i / √(d·m)", power=0.5)
 v4_m3 = preset(FixedScale, "S_m = Σ_{i≤m} P_i / (m √d)", power=1.0)
 v4_m4 = preset(LearnedScale, starts_as="v4_m3")

@@ -110,7 +110,7 @@ TESTED_ELSEWHERE = {
     "zoo/report/ladder_judge.py": "tests/report/test_ladder_results.py",
     "zoo/report/ladder_predictions.py": "tests/report/test_ladder_results.py",
     "zoo/report/ladder_tables.py": "tests/report/test_ladder_results.py",
-    "zoo/report/legend.py": "tests/report/test_ladder_results.py",
+    "zoo/report/legend.py": "tests/report/test_verdicts.py",
     "zoo/report/tensorboard.py": "tests/report/test_learned_values.py",
     "zoo/runs/tensorboard.py": "tests/runs/test_metrics.py",
     "zoo/runs/lost_rows.py": "tests/end_to_end/test_damaged_runs.py",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from zoo.catalogue import cards, describe, families, sizes
 from zoo.counting.flops import Build, forward_flops, skeleton
+from zoo.errors import ZooError
 from zoo.model.language_model import LanguageModel
 from zoo.plugins.finder import MethodEntry
 from zoo.plugins.registry import Registry, installed
@@ -39,6 +40,8 @@ card; `zoo-plugins show ID` adds its settings and further figures.
   model has **Z nodes**, a label for every token, and **H nodes**, the head that it depends on.
 - **`skip_…`**: learned weights on the skip. **`wr_…`**: weak recurrence, which mixes a token with a few of its
   predecessors.
+- **Other names** are those under which a method was published: its card has the source, and what reproductions got
+  wrong.
 - **`…_log`** computes what the code behind the notes really did, mistakes included, so that a reported result can be
   traced. Its card says what is wrong with it and which method to use.
 - **Hosts**: in the *sequential* block (Llama's) the FFN reads what attention wrote, in the *parallel* block (PaLM's)
@@ -79,20 +82,25 @@ def render(size_name: str = "base") -> str:
 
 
 def _method(registry: Registry, entry: MethodEntry, size: sizes.Size, parameters: int, flops: float) -> str:
-    build = size.build(registry.get(entry.slot, entry.id))
-    built = skeleton(build)
-    declared, more = describe.declared(built), built.num_parameters() - parameters
+    method = registry.get(entry.slot, entry.id)
+    build, refusals = size.build(method), []
+    try:
+        built = skeleton(build)
+        more = built.num_parameters() - parameters
+        figures = (f"{more:+,}" if more else "0", f"{_forward_flops(build, built, size.length) / flops:.2f}")
+    except ZooError as refusal:  # of a model of this size
+        built, figures, refusals = skeleton(sizes.size("tiny").build(method)), ("–", "–"), [str(refusal)]
+    declared = describe.declared(built)
     path = card_file(entry)
     assert path is not None, f"{entry.id} has no card"
     card = cards.read_card(path)
-    notes = [] if declared.deterministic else ["random at every pass"]
+    notes = refusals if declared.deterministic else [*refusals, "random at every pass"]
     notes += [note for note in [card.first_sentence("Hosts")] if note]
     return _row(
         f"[{entry.id}]({CARDS}/{entry.id}.md)",
         card.phrase,
         f"`{card.formula}`",
-        f"{more:+,}" if more else "0",
-        f"{_forward_flops(build, built, size.length) / flops:.2f}",
+        *figures,
         "yes" if declared.decodes else "**no**",
         "yes" if declared.causal else "**no**",
         "; ".join(notes),

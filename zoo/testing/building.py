@@ -29,8 +29,16 @@ SIZES = (
 
 
 def builds(subject: Subject, case: Case) -> Outcome | None:
-    """It builds, twice the same from the same seed, and answers with finite numbers of the right shape."""
-    built, again = (subject.build(case, fresh=True) for _ in range(2))
+    """It builds, twice the same from the same seed, and answers with finite numbers of the right shape.
+
+    A single head, or a single key head, may be refused with a sentence: some methods pair heads.
+    """
+    try:
+        built, again = (subject.build(case, fresh=True) for _ in range(2))
+    except ZooError as refusal:
+        if 1 not in (case.heads, case.kv_heads):
+            raise
+        return Note(f"refused: {refusal}")
     for (name, one), (_, other) in zip(built.named_parameters(), again.named_parameters(), strict=True):
         if not torch.equal(one, other):
             return Broken(f"two models built from the same seed differ in {name}")
