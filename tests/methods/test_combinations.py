@@ -55,7 +55,8 @@ def test_every_method_can_be_used() -> None:
 @pytest.mark.parametrize("part", range(5))
 def test_a_sample_of_pairs_works(part: int) -> None:
     for number, pair in enumerate(random.Random(part).sample(PAIRS, 30)):
-        assert_works(pair, parallel=number % 2 == 1)
+        if refusal(*pair) is None:
+            assert_works(pair, parallel=number % 2 == 1)
 
 
 @pytest.mark.parametrize("part", range(3))
@@ -81,7 +82,7 @@ def test_a_sample_of_triples_works(part: int) -> None:
 @pytest.mark.parametrize("first", [m for m in USUAL if m.slot != SLOTS[-1]], ids=lambda method: method.id)
 def test_all_pairs_work(first: Method, parallel: bool) -> None:
     for pair in PAIRS:
-        if pair[0] == first:
+        if pair[0] == first and refusal(*pair) is None:
             assert_works(pair, parallel)
 
 
