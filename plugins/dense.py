@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from zoo_plugins.rebased import Rebased
+from zoo_plugins.v1 import v1_m3
 
 from zoo.errors import ZooError
 from zoo.extension import ATTENTION, AttentionInputs, Layer, Residual, Site, hint, preset
@@ -131,3 +132,4 @@ mudd_multiway_static = preset(
     multiway=True, dynamic=False, rounded=False,
 )  # fmt: skip
 mudd_static = preset(Mudd, "X̄ = Σ_j a_j X_j", starts_as="baseline", multiway=False, dynamic=False, rounded=False)
+two_hop = preset(v1_m3, "x_{m+1} = x_m + FFN(N2(x_m + a_m)), as v1_m3 from the embedding on", first="embedding")

@@ -64,6 +64,3 @@ v1_m6 = preset(SumSkip, "y_m = a_m + Σ_{i<m} f_i; x_{m+1} = f_m + Σ_{i<m} f_i"
 v1_m7 = preset(
     SumSkip, "y_m = a_m + Σ_{i<m} a_i; x_{m+1} = f_m + Σ_{i<m} f_i", attention=ATTENTION, ffn=FFN, mean=False
 )
-two_hop = preset(
-    SumSkip, "x_{m+1} = x_m + FFN(N2(x_m + a_m))", attention=None, ffn=FFN, mean=False, first="embedding"
-)  # Megalodon's: Σ_{i<m} f_i and the embedding are x_m

@@ -13,7 +13,7 @@ from zoo.bench.runner import run_bench
 from zoo.bench.store import Store
 from zoo.bench.suite import Suite
 
-SUITE = Suite(seeds=2, costs=False)
+SUITE = Suite(seeds=2, control_seeds=2, costs=False)
 
 
 class LateLauncher(PretendLauncher):

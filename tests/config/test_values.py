@@ -35,3 +35,10 @@ def test_differences_leave_out_what_is_ignored() -> None:
     assert changed_bindings(before, now) == ["  - a.x = 1", "  - a.y = 2", "  + a.x = 3", "  + a.y = 4", "  + a.z = 5"]
     assert changed_bindings(before, now, ("a.x", "a.z")) == ["  - a.y = 2", "  + a.y = 4"]
     assert changed_bindings(before, now, ("a.x", "a.y", "a.z")) == []
+
+
+def test_a_binding_that_repeats_a_default_is_no_change() -> None:
+    before, now = "a.x = 1\n", "a.x = 1\na.start = 1.0\n"
+    assert changed_bindings(before, now) == ["  + a.start = 1.0"]
+    assert changed_bindings(before, now, restated={"a.start"}) == []
+    assert changed_bindings("a.start = 2.0\n", "a.start = 1.0\n", restated={"a.start"})  # it was bound before

@@ -203,6 +203,7 @@ class Config:
     files: tuple[tuple[Path, str], ...] = ((Path("gin/some.gin"), "train.steps = 1\n"),)
     bindings: tuple[str, ...] = ("train.lr = 1.0",)
     plugins: tuple[Any, ...] = ()
+    restated: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
     built: list[Any] = dataclasses.field(default_factory=list)
 

@@ -61,15 +61,19 @@ def test_the_hash_of_the_bytes_is_recognised() -> None:
     assert source_hash(method) == source_hashes(method)[0]
 
 
+REWRITTEN = {"recurrence", "skip", "v2", "v4", "weak_recurrence"}  # since the committed runs: see CHANGELOG.md
+
+
 @pytest.mark.parametrize("file", ["results.jsonl", "costs.jsonl"])
 def test_the_committed_store_is_recognised(file: str) -> None:
-    """No run of the store was made by other code than the one that is there."""
-    registry, seen = installed(), 0
+    """No run of the store was made by other code than the one that is there, but of modules known to be rewritten."""
+    registry, recognised, stale = installed(), set(), set()
     for line in (ROOT / "results" / file).read_text("utf-8").splitlines():
         row = json.loads(line)
         codes = {f"{p['slot']}.{p['id']}": p.get("code", "") for p in row["versions"].get("plugins", ())}
         for name, code in {**codes, **row.get("code", {})}.items():
             if code:
-                seen += 1
-                assert code == source_hash(registry.named(name).entry), f"{name} has changed since a run in {file}"
-    assert seen
+                entry = registry.named(name).entry
+                module = entry.value.partition(":")[0].removeprefix("zoo_plugins.")
+                (recognised if code == source_hash(entry) else stale).add(module)
+    assert recognised == {"v1", "v3"} and stale == REWRITTEN

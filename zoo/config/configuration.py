@@ -32,6 +32,7 @@ class Config:
     bindings: tuple[str, ...]
     values: Mapping[str, Any]  # "model.depth" → its value, for all that was bound
     defaults: Mapping[str, Any]  # … → its default, for all that was not
+    restated: frozenset[str]  # those of the values that are bound to their own defaults
     places: Mapping[str, str]  # "model.depth" → where it was bound; for what defaults.gin bound, nothing
     plugins: tuple[MethodEntry, ...]  # the methods in the slots
     warnings: tuple[str, ...]

@@ -46,6 +46,7 @@ def load_config(files: Sequence[str | Path], bindings: Sequence[str] = ()) -> Co
         bindings=tuple(bindings),
         values=values,
         defaults={key: default for key, default in defaults.items() if key not in values},
+        restated=frozenset(key for key, value in values.items() if key in defaults and _same(defaults[key], value)),
         places={
             key: statement.where
             for key, statement in winners.items()
@@ -67,6 +68,11 @@ def _warnings(known: Namespace) -> Iterator[str]:
     for loaded in known.methods.values():
         for change in loaded.changed:
             yield f"importing {loaded.entry.name} of {loaded.entry.source} changes {change}; it is set back"
+
+
+def _same(default: Any, value: Any) -> bool:
+    """Whether a value is the default, of the same type too: 1 is not True."""
+    return type(default) is type(value) and bool(default == value)
 
 
 def _read(reader: GinReader, given: Sequence[Path], bindings: Sequence[str]) -> Iterator[Statement]:

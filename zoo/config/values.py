@@ -156,8 +156,12 @@ def parse_bindings(text: str) -> dict[str, str]:
     return {key: value.strip() for key, equals, value in parts if equals and KEY.fullmatch(key)}
 
 
-def changed_bindings(before: str, now: str, ignored: Collection[str] = ()) -> list[str]:
-    """The bindings in which two configurations differ: "- key = value" of the first, "+ key = value" of the second."""
+def changed_bindings(before: str, now: str, ignored: Collection[str] = (), restated: Collection[str] = ()) -> list[str]:
+    """The bindings in which two configurations differ: "- key = value" of the first, "+ key = value" of the second.
+
+    `restated` are bindings of the second that only repeat a default: they say nothing where the first did not bind them.
+    """
+    ignored = {*ignored, *(set(restated) - parse_bindings(before).keys())}
     old, new = ([line for line in bindings(text) if line.partition(" = ")[0] not in ignored] for text in (before, now))
     lines = difflib.unified_diff(old, new, n=0, lineterm="")
     return [

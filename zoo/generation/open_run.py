@@ -111,7 +111,7 @@ def open_run(folder: Path, step: int | None = None) -> Run:
     except (RuntimeError, TypeError, AttributeError) as error:
         reasons = "".join(f"\n{note}" for note in notes)
         raise RunError(f"{source.path} does not fit the model of its configuration: {error}{reasons}") from error
-    checkpoint.check_owner(source, loaded, _as_begun(folder, config.text, loaded))
+    checkpoint.check_owner(source, loaded, _as_begun(folder, config.text, loaded), config.restated)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return Run(folder, config, model.to(device).eval(), tokenizer, source.step, tuple(notes))
 

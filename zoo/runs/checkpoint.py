@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -187,10 +187,12 @@ def check_parts(checkpoint: Checkpoint, content: Mapping[str, Any], parts: Mappi
         )
 
 
-def check_owner(checkpoint: Checkpoint, content: Mapping[str, Any], config: str) -> None:
+def check_owner(
+    checkpoint: Checkpoint, content: Mapping[str, Any], config: str, restated: Collection[str] = ()
+) -> None:
     """Refuse the checkpoint of a run that has another configuration, saying what differs."""
     before = content.get(CONFIG)
-    if not isinstance(before, str) or not (changes := changed_bindings(before, config, RUN_CONTROL)):
+    if not isinstance(before, str) or not (changes := changed_bindings(before, config, RUN_CONTROL, restated)):
         return
     raise CheckpointError(
         f"{checkpoint.path} is the checkpoint of another run (-: that run, +: this one):\n"

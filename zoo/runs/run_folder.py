@@ -76,7 +76,7 @@ def opened(folder: Path, config: Config) -> Iterator[None]:
             ) from error
         if not is_free:
             raise RunError(f"another process is working in {folder}; wait for it, or name another folder with --run")
-        check_config(folder, config.text)
+        check_config(folder, config)
         check_defaults(folder, config)
         try:
             yield
@@ -104,12 +104,12 @@ def _leave(folder: Path) -> None:
             folder.rmdir()
 
 
-def check_config(folder: Path, text: str) -> None:
+def check_config(folder: Path, config: Config) -> None:
     """Refuse to go on under another configuration, saying what differs."""
     if not begun(folder):
         return
     file = folder / "config.gin"
-    if changes := changed_bindings(_own_text(file), text, RUN_CONTROL):
+    if changes := changed_bindings(_own_text(file), config.text, RUN_CONTROL, config.restated):
         own = shlex.join(["zoo-train", "--gin", str(file), "--run", str(folder)])
         raise RunError(
             f"the run in {folder} has another configuration (-: that run, +: this command):\n"

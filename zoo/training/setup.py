@@ -166,7 +166,7 @@ def _checkpoint(
         return None, messages
     saved = checkpoint.read(newest)
     checkpoint.check_parts(newest, saved)
-    checkpoint.check_owner(newest, saved, config.text)
+    checkpoint.check_owner(newest, saved, config.text, config.restated)
     ranks.on_first(lambda: checkpoint.prune_older(folder, newest, settings.keep_checkpoints))
     return saved, messages
 
