@@ -18,6 +18,7 @@ import pytest
 from zoo.data import encoding, prepare, shards, survey
 from zoo.data.corpus import SPLITS, Reading, open_corpus
 from zoo.data.manifest import FILE, damaged_shards, read_manifest
+from zoo.data.opening import named_folder
 from zoo.data.prepare import Choice, prepared
 from zoo.data.prepared import Prepared
 from zoo.errors import DataError
@@ -305,6 +306,26 @@ def test_a_folder_can_be_named_and_carried_elsewhere(tmp_path: Path) -> None:
         data(str(tmp_path / "elsewhere"), vocab_size=320)
     with pytest.raises(DataError, match="was prepared with another tokenizer than 'bytes'"):
         data(str(tmp_path / "elsewhere"), tokenizer="bytes")
+
+
+@pytest.mark.parametrize("name", ["made", "made.old", "made.draft"])
+def test_what_others_wrote_is_never_removed(tmp_path: Path, name: str) -> None:
+    """A folder may have a page of the same name, or stand where a draft or the folder it replaces would."""
+    source = write(tmp_path / "texts")
+    (tmp_path / name).mkdir()
+    for each in (FILE, "notes.md"):
+        (tmp_path / name / each).write_text("precious")
+    with pytest.raises(DataError, match=rf"{name} holds .*no part of a prepared corpus"):
+        make(source, tmp_path / "cache", into=tmp_path / "made")
+    assert (tmp_path / name / "notes.md").read_text() == "precious"
+
+
+def test_texts_beside_a_manifest_of_someone_else_are_a_corpus(tmp_path: Path) -> None:
+    write(tmp_path / "texts")
+    (tmp_path / "texts" / FILE).write_text("{}")
+    assert named_folder(str(tmp_path / "texts")) is None
+    made = make(tmp_path / "texts", tmp_path / "cache").folder
+    assert named_folder(str(made)) == made
 
 
 def test_broken_records_are_left_out_and_counted(tmp_path: Path) -> None:

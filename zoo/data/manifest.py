@@ -20,6 +20,7 @@ from zoo.system.regular_files import parse_object, read_regular
 
 FILE = "manifest.json"
 TOKENIZER = "tokenizer.model"  # a copy that needs nothing beside it, of whatever kind
+FIRST_SHARD = f"{SPLITS[0]}-00000.bin"
 VERSION = 1  # of the format
 
 
@@ -85,8 +86,8 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def is_prepared(path: Path) -> bool:
-    """Whether a folder was made by `zoo-data prepare`."""
-    return (path / FILE).is_file()
+    """Whether a folder was made by `zoo-data prepare`: a page of this name alone could be anyone's."""
+    return (path / FILE).is_file() and ((path / TOKENIZER).is_file() or (path / FIRST_SHARD).is_file())
 
 
 def read_manifest(folder: Path) -> Manifest:
