@@ -175,6 +175,26 @@ def test_an_interrupted_preparation_goes_on(tmp_path: Path, monkeypatch: pytest.
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_a_draft_that_lost_tokens_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    path = write(tmp_path)
+    whole = make(path, tmp_path / "whole")
+    with monkeypatch.context() as patched:
+        patched.setattr(prepare, "put_in_place", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            make(path, tmp_path / "cache")
+    (shard,) = (tmp_path / "cache/prepared").glob("*.draft/train-00000.bin")
+    if damage == "cut":
+        os.truncate(shard, shard.stat().st_size - 10)
+    else:
+        shard.unlink()
+    assert row(make(path, tmp_path / "cache"), "train") == row(whole, "train")
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_draft_of_another_text_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path)
     with monkeypatch.context() as patched:
@@ -229,6 +249,16 @@ CHILD = """if True:
     it = data(sys.argv[1], vocab_size=300, length=16, cache=sys.argv[2])
     print(it.fingerprint, it.tokenizer.identity, it.tokens("train"), flush=True)
 """
+
+
+def test_a_full_temporary_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(survey.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(survey.tempfile, "tempdir", "/small")
+    with pytest.raises(DataError, match=r"/small cannot be written \(No space left on device\).*set \$TMPDIR"):
+        make(write(tmp_path), tmp_path / "cache")
 
 
 def test_two_processes_that_start_at_once_prepare_once(tmp_path: Path) -> None:

@@ -171,7 +171,8 @@ def _encode(draft: Path, corpus: Corpus, survey: Survey, spec: str, workers: int
     import numpy as np
 
     tokenizer = open_tokenizer(spec)
-    kind, done, lengths = token_type(tokenizer.vocab_size), *_journal(draft)
+    kind = token_type(tokenizer.vocab_size)
+    done, lengths = _journal(draft, kind.itemsize)
     if done:
         log.info("going on with %s after %s documents", corpus.name, f"{done:,}")
     total = sum(counts.bytes for counts in survey.counts.values())
@@ -203,10 +204,17 @@ def _note(draft: Path, documents: int, writers: list[RowWriter]) -> None:
     replace_file(draft / JOURNAL, json.dumps(row).encode())
 
 
-def _journal(draft: Path) -> tuple[int, list[int]]:
-    """How many documents are in the shards, and how long the rows of the splits are."""
+def _journal(draft: Path, width: int) -> tuple[int, list[int]]:
+    """How many documents are in the shards, and how long the rows of the splits are; none if the shards are shorter.
+
+    width: bytes per token.
+    """
     try:
         row = parse_object(read_regular(draft / JOURNAL))
-        return int(row["documents"]), [int(length) for length in row["lengths"]]
+        lengths = [int(row["lengths"][number]) for number in range(len(SPLITS))]
+        for split, length in zip(SPLITS, lengths, strict=True):
+            if sum(shard.stat().st_size for shard in draft.glob(f"{split}-*.bin")) < length * width:
+                raise ValueError("a shard is gone, or cut")
+        return int(row["documents"]), lengths
     except (OSError, ValueError, TypeError, LookupError):
         return 0, [0] * len(SPLITS)
