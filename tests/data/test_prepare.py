@@ -321,6 +321,14 @@ def test_a_given_tokenizer_is_kept_in_the_folder(tmp_path: Path) -> None:
     assert again.folder != model.folder and row(again, "train") == row(model, "train")
 
 
+def test_a_tokenizer_that_loses_text_is_noted_by_the_name_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zoo.data.byte_tokenizer.Bytes.lossless", False)
+    notes = make(write(tmp_path), tmp_path / "cache", Choice("bytes")).manifest.notes
+    assert [note for note in notes if note.startswith("the tokenizer bytes does not keep every text")]
+
+
 def test_a_folder_can_be_named_and_carried_elsewhere(tmp_path: Path) -> None:
     from zoo.data.batches import data
 
