@@ -82,6 +82,17 @@ def test_what_cannot_be_is_said(command: list[str], sentence: str, capsys: pytes
     assert sentence in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("field", ["vocab_size", "eos"])
+def test_a_page_that_does_not_go_with_its_tokenizer_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str
+) -> None:
+    assert main(["prepare", "texts", "--into", "made", *SETTINGS]) == 0
+    page = json.loads((tmp_path / "made/manifest.json").read_text())
+    (tmp_path / "made/manifest.json").write_text(json.dumps(page | {field: page[field] - 1}))
+    assert main(["verify", "made"]) == 1
+    assert "is not the tokenizer that made was encoded with" in capsys.readouterr().out
+
+
 def test_a_prepared_folder_is_not_prepared_into_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prepare", "texts", "--into", "made", *SETTINGS]) == 0
     assert main(["prepare", "made", "--into", "again", *SETTINGS]) == 2

@@ -130,7 +130,8 @@ def _parsed(row: dict[str, Any]) -> Manifest:
 def own_tokenizer(folder: Path, manifest: Manifest, pad: int = 1) -> Tokenizer:
     """The tokenizer of a prepared folder, which must be the one it was encoded with."""
     tokenizer = open_tokenizer(str(folder / TOKENIZER), pad)
-    if tokenizer.identity != manifest.identity:
+    own = (tokenizer.identity, tokenizer.vocab_size, tokenizer.eos)
+    if own != (manifest.identity, manifest.vocab_size, manifest.eos):
         raise DataError(f"{folder / TOKENIZER} is not the tokenizer that {folder} was encoded with: prepare it again")
     return tokenizer
 
