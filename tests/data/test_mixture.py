@@ -116,3 +116,12 @@ def test_the_fingerprint_is_of_corpora_and_weights(folder: Path) -> None:
     weights[str(folder / "a")] = 2.0
     assert configured_fingerprint({**settings, "data.corpus": weights}) != it.fingerprint
     assert configured_fingerprint({**settings, "data.corpus": str(folder / "a")}) == it.parts[0].prepared.fingerprint
+
+
+def test_a_prepared_corpus_brings_its_tokenizer(folder: Path) -> None:
+    made = data(str(folder / "a"), vocab_size=280, length=16, cache=str(folder / "cache")).parts[0].prepared.folder
+    weights, settings = {str(made): 3.0, str(folder / "b"): 1.0}, {"length": 16, "cache": str(folder / "cache")}
+    with pytest.raises(DataError, match=r"is prepared.*set data\.tokenizer to '.*tokenizer\.model'"):
+        data(weights, vocab_size=280, **settings)  # type: ignore[arg-type]
+    it = data(weights, tokenizer=str(made / "tokenizer.model"), **settings)  # type: ignore[arg-type]
+    assert len({part.prepared.tokenizer.identity for part in it.parts}) == 1

@@ -18,6 +18,7 @@ import pytest
 from zoo.data import encoding, prepare, shards, survey
 from zoo.data.corpus import SPLITS, Reading, open_corpus
 from zoo.data.manifest import FILE, damaged_shards, read_manifest
+from zoo.data.opening import named_folder
 from zoo.data.prepare import Choice, prepared
 from zoo.data.prepared import Prepared
 from zoo.errors import DataError
@@ -174,6 +175,26 @@ def test_an_interrupted_preparation_goes_on(tmp_path: Path, monkeypatch: pytest.
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_a_draft_that_lost_tokens_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    path = write(tmp_path)
+    whole = make(path, tmp_path / "whole")
+    with monkeypatch.context() as patched:
+        patched.setattr(prepare, "put_in_place", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            make(path, tmp_path / "cache")
+    (shard,) = (tmp_path / "cache/prepared").glob("*.draft/train-00000.bin")
+    if damage == "cut":
+        os.truncate(shard, shard.stat().st_size - 10)
+    else:
+        shard.unlink()
+    assert row(make(path, tmp_path / "cache"), "train") == row(whole, "train")
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_draft_of_another_text_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path)
     with monkeypatch.context() as patched:
@@ -228,6 +249,16 @@ CHILD = """if True:
     it = data(sys.argv[1], vocab_size=300, length=16, cache=sys.argv[2])
     print(it.fingerprint, it.tokenizer.identity, it.tokens("train"), flush=True)
 """
+
+
+def test_a_full_temporary_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(survey.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(survey.tempfile, "tempdir", "/small")
+    with pytest.raises(DataError, match=r"/small cannot be written \(No space left on device\).*set \$TMPDIR"):
+        make(write(tmp_path), tmp_path / "cache")
 
 
 def test_two_processes_that_start_at_once_prepare_once(tmp_path: Path) -> None:
@@ -290,6 +321,14 @@ def test_a_given_tokenizer_is_kept_in_the_folder(tmp_path: Path) -> None:
     assert again.folder != model.folder and row(again, "train") == row(model, "train")
 
 
+def test_a_tokenizer_that_loses_text_is_noted_by_the_name_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zoo.data.byte_tokenizer.Bytes.lossless", False)
+    notes = make(write(tmp_path), tmp_path / "cache", Choice("bytes")).manifest.notes
+    assert [note for note in notes if note.startswith("the tokenizer bytes does not keep every text")]
+
+
 def test_a_folder_can_be_named_and_carried_elsewhere(tmp_path: Path) -> None:
     from zoo.data.batches import data
 
@@ -305,6 +344,26 @@ def test_a_folder_can_be_named_and_carried_elsewhere(tmp_path: Path) -> None:
         data(str(tmp_path / "elsewhere"), vocab_size=320)
     with pytest.raises(DataError, match="was prepared with another tokenizer than 'bytes'"):
         data(str(tmp_path / "elsewhere"), tokenizer="bytes")
+
+
+@pytest.mark.parametrize("name", ["made", "made.old", "made.draft"])
+def test_what_others_wrote_is_never_removed(tmp_path: Path, name: str) -> None:
+    """A folder may have a page of the same name, or stand where a draft or the folder it replaces would."""
+    source = write(tmp_path / "texts")
+    (tmp_path / name).mkdir()
+    for each in (FILE, "notes.md"):
+        (tmp_path / name / each).write_text("precious")
+    with pytest.raises(DataError, match=rf"{name} holds .*no part of a prepared corpus"):
+        make(source, tmp_path / "cache", into=tmp_path / "made")
+    assert (tmp_path / name / "notes.md").read_text() == "precious"
+
+
+def test_texts_beside_a_manifest_of_someone_else_are_a_corpus(tmp_path: Path) -> None:
+    write(tmp_path / "texts")
+    (tmp_path / "texts" / FILE).write_text("{}")
+    assert named_folder(str(tmp_path / "texts")) is None
+    made = make(tmp_path / "texts", tmp_path / "cache").folder
+    assert named_folder(str(made)) == made
 
 
 def test_broken_records_are_left_out_and_counted(tmp_path: Path) -> None:

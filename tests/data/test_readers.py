@@ -268,3 +268,19 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, suffix: str) -> None
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert number > 1000 and peak + most < 15 << 20
+
+
+def test_large_values_are_not_gathered_in_a_dictionary(tmp_path: Path) -> None:
+    """Of a Parquet file without a dictionary, none is made: it would hold every value once more."""
+    texts = [f"{i:03d}" + random.Random(i).randbytes(200_000).hex() for i in range(50)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "large.parquet", use_dictionary=False)
+    before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        documents = readers.read_documents(
+            [File(tmp_path / "large.parquet", "large.parquet", "parquet")], "text", False
+        )
+        assert sum(len(document.text) for document in documents) == sum(map(len, texts))
+    finally:
+        pa.set_memory_pool(before)
+    assert pool.max_memory() < 1.5 * sum(map(len, texts))

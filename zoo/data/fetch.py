@@ -19,6 +19,7 @@ from zoo.data.known_corpora import (
     KNOWN,
     WIKITEXT,
     WIKITEXT_HUB,
+    copy_in,
     corpora_folder,
     different_files,
 )
@@ -34,13 +35,16 @@ def fetch(name: str, source: str | None = None, into: Path | None = None) -> tup
     source: another place to take it from, such as a clone or a folder of files that someone copied here.
     """
     if name.startswith(hub.PREFIX):
+        if source or into:
+            raise DataError(f"{name} is kept where huggingface_hub keeps it ($HF_HOME): leave out --from and --into")
         return hub.fetched(name), []
     if name == INSTALLED:
         raise DataError(f"{name} comes with the install: there is nothing to fetch")
     if name not in MAKERS:
         known = [each for each in KNOWN if each != INSTALLED]
         raise DataError(f"there is no corpus {name}{nearest(name, known)}: name {', '.join(known)}, or hf:owner/name")
-    folder = (into or corpora_folder()) / name
+    corpora = into or corpora_folder()
+    folder = copy_in(corpora, name) or corpora / name
     if folder.exists():
         return folder, [f"{folder} is there already: remove it to fetch it again", *_differences(folder, name)]
     default, make = MAKERS[name]

@@ -56,9 +56,16 @@ def finish(folder: Path, corpus: Corpus, survey: Survey, spec: str, choice: str)
         vocab_size=tokenizer.vocab_size,
         eos=tokenizer.eos,
         splits=splits,
-        notes=(*corpus.notes, *([survey.skipped] if survey.skipped else []), *tokenizer.notes),
+        notes=(*corpus.notes, *filter(None, (survey.skipped, _loss(tokenizer, choice)))),
         made_with=_versions(),
     )
+
+
+def _loss(tokenizer: Tokenizer, name: str) -> str:
+    """A sentence on what a tokenizer does to texts, by the name it was asked for with; empty if nothing."""
+    if tokenizer.lossless:
+        return ""
+    return f"the tokenizer {name} does not keep every text as it is: bits per byte count the bytes of the original"
 
 
 def _look(files: Sequence[Path], tokenizer: Tokenizer, advance: Advance) -> tuple[tuple[Shard, ...], np.ndarray]:

@@ -95,7 +95,12 @@ def corpora_folder() -> Path:
 
 def located(name: str) -> Path | None:
     """The folder of a corpus with a name, if a copy is there."""
-    places = (corpora_folder() / folder for folder in KNOWN[name].folders)
+    return copy_in(corpora_folder(), name)
+
+
+def copy_in(corpora: Path, name: str) -> Path | None:
+    """The folder of a corpus in a folder of corpora, under any name that a copy of it may have."""
+    places = (corpora / folder for folder in KNOWN[name].folders)
     return next((place for place in places if place.is_dir()), None)
 
 

@@ -20,6 +20,7 @@ from zoo.system.regular_files import parse_object, read_regular
 
 FILE = "manifest.json"
 TOKENIZER = "tokenizer.model"  # a copy that needs nothing beside it, of whatever kind
+FIRST_SHARD = f"{SPLITS[0]}-00000.bin"
 VERSION = 1  # of the format
 
 
@@ -85,8 +86,8 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def is_prepared(path: Path) -> bool:
-    """Whether a folder was made by `zoo-data prepare`."""
-    return (path / FILE).is_file()
+    """Whether a folder was made by `zoo-data prepare`: a page of this name alone could be anyone's."""
+    return (path / FILE).is_file() and ((path / TOKENIZER).is_file() or (path / FIRST_SHARD).is_file())
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -129,7 +130,8 @@ def _parsed(row: dict[str, Any]) -> Manifest:
 def own_tokenizer(folder: Path, manifest: Manifest, pad: int = 1) -> Tokenizer:
     """The tokenizer of a prepared folder, which must be the one it was encoded with."""
     tokenizer = open_tokenizer(str(folder / TOKENIZER), pad)
-    if tokenizer.identity != manifest.identity:
+    own = (tokenizer.identity, tokenizer.vocab_size, tokenizer.eos)
+    if own != (manifest.identity, manifest.vocab_size, manifest.eos):
         raise DataError(f"{folder / TOKENIZER} is not the tokenizer that {folder} was encoded with: prepare it again")
     return tokenizer
 

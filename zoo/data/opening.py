@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from zoo.data.cache import Cache, held
 from zoo.data.corpus import SPLITS, Corpus, Reading, open_corpus
-from zoo.data.manifest import is_prepared, read_manifest
+from zoo.data.manifest import TOKENIZER, is_prepared, read_manifest
 from zoo.data.mixture import shares
 from zoo.data.prepare import Choice, prepared, prepared_folder
 from zoo.data.prepared import Prepared
@@ -53,6 +53,11 @@ def open_parts(
     parts = shares(corpus)
     readings = [dataclasses.replace(reading, corpus=name) for name in parts]
     if choice.spec == TRAINED and len(parts) > 1:
+        if folder := next(filter(None, map(named_folder, parts)), None):
+            raise DataError(
+                f"{folder} is prepared, so its mixture cannot have a tokenizer of its own: set data.tokenizer to"
+                f" {str(folder / TOKENIZER)!r}"
+            )
         choice = Choice(str(store.with_folder(lambda cache: _common_tokenizer(readings, parts, choice, cache))))
     opened = [
         Part(open_one(each, choice, store, pad), share) for each, share in zip(readings, parts.values(), strict=True)

@@ -21,6 +21,7 @@ from typing import Any
 from zoo.data import source_files
 from zoo.data.cache import held
 from zoo.data.corpus import SPLITS, Corpus
+from zoo.data.draft import JOURNAL, PLAN, check_replaceable, draft_of, goes_on, put_in_place
 from zoo.data.encoding import chunks, encode_all
 from zoo.data.finish import finish
 from zoo.data.manifest import (
@@ -38,12 +39,11 @@ from zoo.data.shards import RowWriter, token_type
 from zoo.data.survey import Survey, surveyed
 from zoo.data.tokenizer import TRAINED, open_tokenizer
 from zoo.errors import DataError
-from zoo.system.files import replace_file, sync_folder
+from zoo.system.files import replace_file
 from zoo.system.regular_files import parse_object, read_regular
 
 log = logging.getLogger(__name__)
 
-PLAN, JOURNAL = "plan.json", "journal.json"
 PAUSE = 5.0  # seconds between entries of the journal
 
 
@@ -128,15 +128,16 @@ def _is_of(manifest: Manifest, corpus: Corpus, choice: Choice) -> bool:
 
 
 def _prepare(folder: Path, corpus: Corpus, choice: Choice, cache: Path, workers: int) -> None:
+    check_replaceable(folder)
     survey = surveyed(corpus, cache)
-    draft = folder.with_name(folder.name + ".draft")
+    draft = draft_of(folder)
     plan = {
         "reading": asdict(corpus.reading),
         "rule": corpus.rule,
         "tokenizer": [repr(part) for part in choice.key()],
         "fingerprint": survey.fingerprint,
     }
-    if not _goes_on(draft, plan):
+    if not goes_on(draft, plan):
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         replace_file(draft / PLAN, json.dumps(plan).encode())
@@ -144,28 +145,7 @@ def _prepare(folder: Path, corpus: Corpus, choice: Choice, cache: Path, workers:
     _encode(draft, corpus, survey, spec, workers)
     source_files.check_unchanged(corpus.files, survey.sources)
     write_manifest(draft, finish(draft, corpus, survey, spec, choice.spec))
-    for name in (PLAN, JOURNAL):
-        (draft / name).unlink(missing_ok=True)
-    _put_in_place(draft, folder)
-
-
-def _goes_on(draft: Path, plan: dict[str, Any]) -> bool:
-    """Whether a draft is there that began with the same plan."""
-    try:
-        return parse_object(read_regular(draft / PLAN)) == plan
-    except (OSError, ValueError):
-        return False
-
-
-def _put_in_place(draft: Path, folder: Path) -> None:
-    """Rename the draft; who has the files of an older folder open keeps them."""
-    old = folder.with_name(f"{folder.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        os.rename(folder, old)
-    os.rename(draft, folder)
-    sync_folder(folder.parent)
-    shutil.rmtree(old, ignore_errors=True)
+    put_in_place(draft, folder)
 
 
 def _tokenizer(draft: Path, corpus: Corpus, survey: Survey, choice: Choice) -> str:
@@ -191,7 +171,8 @@ def _encode(draft: Path, corpus: Corpus, survey: Survey, spec: str, workers: int
     import numpy as np
 
     tokenizer = open_tokenizer(spec)
-    kind, done, lengths = token_type(tokenizer.vocab_size), *_journal(draft)
+    kind = token_type(tokenizer.vocab_size)
+    done, lengths = _journal(draft, kind.itemsize)
     if done:
         log.info("going on with %s after %s documents", corpus.name, f"{done:,}")
     total = sum(counts.bytes for counts in survey.counts.values())
@@ -223,10 +204,17 @@ def _note(draft: Path, documents: int, writers: list[RowWriter]) -> None:
     replace_file(draft / JOURNAL, json.dumps(row).encode())
 
 
-def _journal(draft: Path) -> tuple[int, list[int]]:
-    """How many documents are in the shards, and how long the rows of the splits are."""
+def _journal(draft: Path, width: int) -> tuple[int, list[int]]:
+    """How many documents are in the shards, and how long the rows of the splits are; none if the shards are shorter.
+
+    width: bytes per token.
+    """
     try:
         row = parse_object(read_regular(draft / JOURNAL))
-        return int(row["documents"]), [int(length) for length in row["lengths"]]
+        lengths = [int(row["lengths"][number]) for number in range(len(SPLITS))]
+        for split, length in zip(SPLITS, lengths, strict=True):
+            if sum(shard.stat().st_size for shard in draft.glob(f"{split}-*.bin")) < length * width:
+                raise ValueError("a shard is gone, or cut")
+        return int(row["documents"]), lengths
     except (OSError, ValueError, TypeError, LookupError):
         return 0, [0] * len(SPLITS)

@@ -5,6 +5,7 @@ It is kept in the cache, a byte per document and a page of JSON, until a file of
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -139,7 +140,7 @@ def _measured(corpus: Corpus, survey: Survey) -> tuple[dict[str, Counts], str]:
     totals = [[0, 0, 0] for _ in SPLITS]
     fingerprint = hashlib.sha256()
     size = sum(source.size for source in survey.sources)
-    with tempfile.TemporaryFile() as valid, tempfile.TemporaryFile() as test:
+    with _waiting_room(), tempfile.TemporaryFile() as valid, tempfile.TemporaryFile() as test:
         waiting: list[IO[bytes]] = [valid, test]
         with progress(f"measuring {corpus.name}", size) as advance:
             for split, document in survey.documents(corpus):
@@ -160,6 +161,16 @@ def _measured(corpus: Corpus, survey: Survey) -> tuple[dict[str, Counts], str]:
                 fingerprint.update(block)
     counts = {split: Counts(*total) for split, total in zip(SPLITS, totals, strict=True)}
     return counts, fingerprint.hexdigest()
+
+
+@contextlib.contextmanager
+def _waiting_room() -> Iterator[None]:
+    """Say which folder is full where documents wait; what is wrong with a corpus is no `OSError`."""
+    try:
+        yield
+    except OSError as error:
+        problem = f"{tempfile.gettempdir()} cannot be written ({error.strerror or error})"
+        raise DataError(f"{problem}: make room for the texts of valid and test, or set $TMPDIR") from error
 
 
 def _write(survey: Survey, path: Path) -> None:

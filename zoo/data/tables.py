@@ -78,7 +78,9 @@ def _parquet_columns(file: Any, path: Path, key: str) -> Iterator[pa.Array]:
     _check_column(path, key, about.schema_arrow.names)
     _check_unpacked(path, key, about.metadata)
     # Values that repeat stay references into their dictionary: a small file with a large one does not unfold in memory.
-    kept = [key] if pa.types.is_string(about.schema_arrow.field(key).type) else []
+    # Where a file has none, one would be made of all values.
+    has_dictionary = any(chunk.has_dictionary_page for chunk in _chunks(about.metadata, key))
+    kept = [key] if has_dictionary and pa.types.is_string(about.schema_arrow.field(key).type) else []
     with pq.ParquetFile(
         file, metadata=about.metadata, read_dictionary=kept, buffer_size=BUFFER, pre_buffer=False
     ) as table:
@@ -87,13 +89,17 @@ def _parquet_columns(file: Any, path: Path, key: str) -> Iterator[pa.Array]:
 
 
 def _check_unpacked(path: Path, key: str, metadata: Any) -> None:
-    for chunks in map(metadata.row_group, range(metadata.num_row_groups)):
-        for column in map(chunks.column, range(chunks.num_columns)):
-            packed, unpacked = column.total_compressed_size, column.total_uncompressed_size
-            if column.path_in_schema.split(".")[0] == key and unpacked > max(HARMLESS, MOST_UNPACKED * packed):
-                raise BrokenFile(
-                    f"{path}: {key!r} unpacks to more than {MOST_UNPACKED} times its size, as no text does"
-                )
+    for chunk in _chunks(metadata, key):
+        if chunk.total_uncompressed_size > max(HARMLESS, MOST_UNPACKED * chunk.total_compressed_size):
+            raise BrokenFile(f"{path}: {key!r} unpacks to more than {MOST_UNPACKED} times its size, as no text does")
+
+
+def _chunks(metadata: Any, key: str) -> Iterator[Any]:
+    """What a file says of each part of a column."""
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema.split(".")[0] == key:
+                yield column
 
 
 def _arrow_columns(file: Any, path: Path, key: str) -> Iterator[pa.Array]:

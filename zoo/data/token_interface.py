@@ -65,15 +65,6 @@ class Tokenizer(abc.ABC):
         """Whether a text with all kinds of characters is written back as it was, but for a space before it."""
         return self.decode(self.encode([PROBE])[0].tolist()).removeprefix(" ") == PROBE
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a user may want to know: a sentence each."""
-        if self.lossless:
-            return ()
-        return (
-            f"the tokenizer {self.spec} does not keep every text as it is: bits per byte count the bytes of the original",
-        )
-
     def decode(self, tokens: Iterable[int]) -> str:
         """The text of tokens; bytes that are no UTF-8 become U+FFFD."""
         return b"".join(self.pieces[token] for token in tokens).decode("utf-8", "replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -42,17 +43,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_folder(into: Path | None, settings: dict[str, Any]) -> None:
-    """Refuse a folder that holds something else, or that several corpora would share."""
+    """Refuse a folder that cannot be made, that holds something else, or that several corpora would share."""
     from zoo.data.manifest import is_prepared
+    from zoo.data.opening import named_folder
     from zoo.errors import ZooError
 
     if into is None:
         return
     if not isinstance(settings["corpus"], str):
         raise ZooError("--into takes one corpus, and data.corpus is a mixture; prepare it in the cache")
+    if named_folder(settings["corpus"]):
+        raise ZooError(f"{settings['corpus']} is prepared already; copy it with its times (cp -a), without --into")
     try:
+        parent = into.absolute().parent
+        parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise ZooError(f"--into {into} cannot be made: {parent} cannot be written; name another folder")
         free = not into.exists() or is_prepared(into) or (into.is_dir() and not any(into.iterdir()))
     except OSError as error:
-        raise ZooError(f"--into {into} cannot be read: {error.strerror}") from error
+        raise ZooError(f"--into {into} cannot be made: {error.strerror}; name another folder") from error
     if not free:
         raise ZooError(f"--into {into} holds something that is no prepared corpus; name another folder")
