@@ -132,18 +132,23 @@ def arms(results: Sequence[Result], notes: SuiteNotes = NO_NOTES) -> dict[str, A
 def current(runs: Sequence[Result]) -> list[Result]:
     """The runs that are like the newest: defaults or a corpus may have changed since the others."""
     last = newest(runs)
-    now = _shared_settings(last)
-    alike: dict[int, bool] = {}  # by the part of the settings that runs of a store share, one object for all of them
+    # By the part of the settings that runs of a store share, one object for all of them.
+    alike = {_settings_object(last): True}
 
     def is_like_last(run: Result) -> bool:
         if run.corpus != last.corpus:
             return False
-        which = id(run.settings.maps[-1]) if isinstance(run.settings, ChainMap) else id(run.settings)
+        which = _settings_object(run)
         if which not in alike:
-            alike[which] = not changed(_shared_settings(run), now)
+            alike[which] = not changed(_shared_settings(run), _shared_settings(last))
         return alike[which]
 
     return [run for run in runs if is_like_last(run)]
+
+
+def _settings_object(run: Result) -> int:
+    """Which object holds the settings that a run shares with others."""
+    return id(run.settings.maps[-1]) if isinstance(run.settings, ChainMap) else id(run.settings)
 
 
 def _shared_settings(run: Result) -> dict[str, str]:
