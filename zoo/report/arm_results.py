@@ -161,8 +161,9 @@ def fair(one: ArmResults, other: ArmResults) -> tuple[ArmResults, ArmResults] | 
     common = one.factors & other.factors
     if not common or one.first.corpus != other.first.corpus:
         return None
-    pair = one.at(common), other.at(common)
-    return pair if all(arm.runs for arm in pair) else None
+    # Arms come at the best of their own rates: most need no copy, of which there would be two per comparison.
+    pair = tuple(arm if arm.factors == common else arm.at(common) for arm in (one, other))
+    return (pair[0], pair[1]) if all(arm.runs for arm in pair) else None
 
 
 def common_split(*arms: ArmResults) -> Split:

@@ -36,8 +36,8 @@ def family_prior(variances: Sequence[float] | NDArray[Any], degrees: Sequence[fl
     If 1/σ² is spread over the family as χ² on d₀ degrees over d₀ s₀², then s²/s₀² is distributed as F(d, d₀). Few variances
     tell d₀ badly, and the best guess is often infinite where it is not. So it is not guessed but averaged over: the share
     that an arm's own variance has in s̃², w = d/(d₀ + d), is uniform before the variances are seen (Daniels 1999), and so is
-    ln s₀² (by Laplace's approximation); the answer has the posterior means of w and of (1 − w) s₀². Two variances of one table are the same number
-    twice: they are pooled. A single one says nothing of others: d₀ = 0.
+    ln s₀² (by Laplace's approximation); the answer has the posterior means of w and of (1 − w) s₀². Two variances of one
+    table are the same number twice: they are pooled. A single one says nothing of others: d₀ = 0.
     """
     import numpy
 
@@ -93,7 +93,7 @@ def _likeliest_scale(
     import numpy
 
     half = (d + prior_degrees[:, None]) / 2
-    low, high = math.log(s2.min()), math.log(s2.max())
+    low, high = (numpy.full(len(prior_degrees), math.log(end)) for end in (s2.min(), s2.max()))
     log_scale = numpy.full(len(prior_degrees), math.log(float(d @ s2 / d.sum())))
     while True:
         q = 1 / (1 + prior_degrees[:, None] * numpy.exp(log_scale)[:, None] / (d * s2))
