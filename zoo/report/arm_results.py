@@ -132,18 +132,23 @@ def arms(results: Sequence[Result], notes: SuiteNotes = NO_NOTES) -> dict[str, A
 def current(runs: Sequence[Result]) -> list[Result]:
     """The runs that are like the newest: defaults or a corpus may have changed since the others."""
     last = newest(runs)
-    now = _shared_settings(last)
-    alike: dict[int, bool] = {}  # by the part of the settings that runs of a store share, one object for all of them
+    # By the part of the settings that runs of a store share, one object for all of them.
+    alike = {_settings_object(last): True}
 
     def is_like_last(run: Result) -> bool:
         if run.corpus != last.corpus:
             return False
-        which = id(run.settings.maps[-1]) if isinstance(run.settings, ChainMap) else id(run.settings)
+        which = _settings_object(run)
         if which not in alike:
-            alike[which] = not changed(_shared_settings(run), now)
+            alike[which] = not changed(_shared_settings(run), _shared_settings(last))
         return alike[which]
 
     return [run for run in runs if is_like_last(run)]
+
+
+def _settings_object(run: Result) -> int:
+    """Which object holds the settings that a run shares with others."""
+    return id(run.settings.maps[-1]) if isinstance(run.settings, ChainMap) else id(run.settings)
 
 
 def _shared_settings(run: Result) -> dict[str, str]:
@@ -156,8 +161,9 @@ def fair(one: ArmResults, other: ArmResults) -> tuple[ArmResults, ArmResults] | 
     common = one.factors & other.factors
     if not common or one.first.corpus != other.first.corpus:
         return None
-    pair = one.at(common), other.at(common)
-    return pair if all(arm.runs for arm in pair) else None
+    # Arms come at the best of their own rates: most need no copy, of which there would be two per comparison.
+    pair = tuple(arm if arm.factors == common else arm.at(common) for arm in (one, other))
+    return (pair[0], pair[1]) if all(arm.runs for arm in pair) else None
 
 
 def common_split(*arms: ArmResults) -> Split:

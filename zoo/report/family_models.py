@@ -31,7 +31,7 @@ class FamilyModel:
         self.arms = sound
         self._rows = {_key(arm): row for row, arm in enumerate(sound)}
         self._fits: dict[Measure, TwoWay] = {}
-        self._differences: dict[tuple[object, object, Measure], Difference] = {}
+        self._pairs: dict[tuple[object, object, Measure], TwoWay] = {}
 
     def __contains__(self, arm: ArmResults) -> bool:
         return _key(arm) in self._rows
@@ -49,13 +49,11 @@ class FamilyModel:
     def difference(self, one: ArmResults, other: ArmResults, measure: Measure = "loss") -> Difference:
         """One arm less another; of an arm that was left out, by both alone."""
         ours, theirs = _key(one), _key(other)
-        if (ours, theirs, measure) not in self._differences:
-            if ours in self._rows and theirs in self._rows:
-                difference = self.fit(measure).difference(self._rows[ours], self._rows[theirs])
-            else:
-                difference = fit_two_way(_table([one, other], measure, self.split)).difference(0, 1)
-            self._differences[ours, theirs, measure] = difference
-        return self._differences[ours, theirs, measure]
+        if ours in self._rows and theirs in self._rows:
+            return self.fit(measure).difference(self._rows[ours], self._rows[theirs])
+        if (ours, theirs, measure) not in self._pairs:
+            self._pairs[ours, theirs, measure] = fit_two_way(_table([one, other], measure, self.split))
+        return self._pairs[ours, theirs, measure].difference(0, 1)
 
 
 def void_verdict(arm: ArmResults, early: float) -> str:

@@ -34,14 +34,15 @@ def figure_file(figure: str) -> str:
 
 def html_page(report: Findings, figures: Iterable[str] = (), left_out: str = "") -> str:
     """The report in HTML; figures are SVG."""
-    drawn = "".join(f"<figure>{figure}</figure>" for figure in figures)
-    shown = "".join(table.html() for table in tables(report, learned=True))
+    drawn = [f"<figure>{figure}</figure>" for figure in figures]
     items = "".join(f"<li><b>{html.escape(name)}</b>: {_emphasised(text)}</li>" for name, text in legend(report))
     note = f"<p>{html.escape(left_out)}</p>" if left_out else ""
-    return (
+    head = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Report</title><style>{STYLE}</style>'
-        f"<h1>Report</h1><p>{html.escape(BASIS)}</p><ul>{items}</ul>{shown}<h2>Figures</h2>{note}{drawn}</html>\n"
+        f"<h1>Report</h1><p>{html.escape(BASIS)}</p><ul>{items}</ul>"
     )
+    shown = (table.html() for table in tables(report, learned=True))
+    return "".join([head, *shown, "<h2>Figures</h2>", note, *drawn, "</html>\n"])
 
 
 def _emphasised(text: str) -> str:

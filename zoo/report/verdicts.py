@@ -27,6 +27,7 @@ class Comparison(NamedTuple):
     suite: str  # that the method was judged in
     plain: ArmResults | None  # the model that the method changes
     margin: float  # the smallest difference that matters
+    split: Split  # that both are compared on
     provisional: bool  # on the validation split, while others have been on the test split
     model: FamilyModel | None = None  # of the arms that were judged together
     difference: Difference = Difference(n=0, n_other=0)
@@ -50,11 +51,6 @@ class Comparison(NamedTuple):
     def family(self) -> tuple[str, str, str, str]:
         """What is asked together: the methods of one place, against one kind of match."""
         return *self.place, self.match
-
-    @property
-    def split(self) -> Split:
-        """The split that both are compared on."""
-        return common_split(self.method, self.baseline)
 
     @property
     def off_by(self) -> float:
@@ -117,6 +113,7 @@ def _pairs(arms: Mapping[str, ArmResults], notes: SuiteNotes) -> list[Comparison
             matched_already = match != "none" and id == method.plain_arm  # the plain block: asked once
             if id not in arms or matched_already or not (pair := fair(method, arms[id])):
                 continue
+            split = common_split(*pair)
             comparisons.append(
                 Comparison(
                     method=pair[0],
@@ -125,7 +122,8 @@ def _pairs(arms: Mapping[str, ArmResults], notes: SuiteNotes) -> list[Comparison
                     suite=suite,
                     plain=arms.get(method.plain_arm),
                     margin=notes.margins.get(suite, default_margins[method.plain_arm]),
-                    provisional=tested and common_split(*pair) != "test",
+                    split=split,
+                    provisional=tested and split != "test",
                 )
             )
     return comparisons

@@ -12,7 +12,7 @@ from zoo.statistics.spread import CONFIDENCE, spread
 EQUIVALENCE = 0.90  # two one-sided tests at 5 %
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
     """One arm less another. Negative is better, of losses. What too few seeds cannot tell is NaN."""
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 NORMAL, CHI = 8, 14  # nodes of the two integrals
 STEP = 0.01  # loadings are rounded to it: equal ones are computed once
+LEVELS = 12  # at which the level of all is computed; in between, logarithms are almost straight lines
 LARGEST = 0.98  # a loading of 1 would leave a method no noise of its own
 
 
@@ -54,20 +55,13 @@ def critical_level(questions: Sequence[Question], level: float) -> float:
     if len(known) < 2:
         return level
     import numpy
-    from scipy.optimize import brentq
-    from scipy.special import stdtr, stdtrit
+    from scipy.special import stdtrit
 
     degrees = float(numpy.median([each.difference.degrees for each in known]))
     groups, pooled = _loadings(known), _pooled(known)
-
-    def excess(t: float) -> float:
-        return level - (1 - float(_chance_within(numpy.array([t]), numpy.array([degrees]), groups, pooled)[0]))
-
-    lowest, highest = (float(stdtrit(degrees, 1 - each / 2)) for each in (level, level / len(known) / 1.5))
-    if excess(lowest) >= 0:
-        return level
-    t = brentq(excess, lowest, highest, xtol=1e-4) if excess(highest) > 0 else highest
-    return 2 * float(stdtr(degrees, -t))
+    own = numpy.geomspace(level / len(known) / 1.5, level, LEVELS)
+    together = 1 - _chance_within(stdtrit(degrees, 1 - own / 2), numpy.full(LEVELS, degrees), groups, pooled)
+    return float(numpy.exp(numpy.interp(math.log(level), numpy.log(together), numpy.log(own))))
 
 
 def _loadings(questions: Sequence[Question]) -> list[list[tuple[float, int]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,64 +10,54 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-CAUTION = 1 / 3  # of a standard error; simulated: intervals then cover 94 to 97 % whether variances are alike or not
 LEAST = 1e-5  # of the median: a variance of zero would have no logarithm
+NODES = 16  # of the average over d₀
+CLOSE = 1e-6  # relative: s₀² is known as well as that
 
 
 class Prior(NamedTuple):
     """What the family says of a variance before its own values are seen: as much as so many degrees of freedom."""
 
-    degrees: float  # d₀; infinite where the variances differ no more than chance makes them
+    degrees: float  # d₀; infinite where one variance serves all
     variance: float  # s₀²
+    doubt: float = 0.0  # the relative variance that s̃² has because s₀² is estimated
+
+    def total_degrees(self, own: float) -> float:
+        """The degrees of freedom of a moderated variance that has so many of its own.
+
+        Of so many degrees the relative variance is two over them: that of σ² given s₀², and that of s₀² beside it.
+        """
+        return 1 / (1 / (self.degrees + own) + self.doubt / 2) if self.degrees + own > 0 else 0.0
 
 
 def family_prior(variances: Sequence[float] | NDArray[Any], degrees: Sequence[float] | NDArray[Any]) -> Prior:
     """d₀ and s₀² from the variances s² of a family, each with its degrees of freedom d.
 
-    If 1/σ² is spread over the family as χ² on d₀ degrees over d₀ s₀², then e = ln s² − ψ(d/2) + ln(d/2) has the mean
-    ln s₀² − ψ(d₀/2) + ln(d₀/2) and, beyond ψ′(d/2), the variance ψ′(d₀/2), which is solved for d₀. Where nothing is left
-    beyond ψ′(d/2), d₀ is infinite and s₀² the pooled variance. A single variance says nothing of others: d₀ = 0.
+    If 1/σ² is spread over the family as χ² on d₀ degrees over d₀ s₀², then s²/s₀² is distributed as F(d, d₀). Few variances
+    tell d₀ badly, and the best guess is often infinite where it is not. So it is not guessed but averaged over: the share
+    that an arm's own variance has in s̃², w = d/(d₀ + d), is uniform before the variances are seen (Daniels 1999), and so is
+    ln s₀² (by Laplace's approximation); the answer has the posterior means of w and of (1 − w) s₀². Two variances of one
+    table are the same number twice: they are pooled. A single one says nothing of others: d₀ = 0.
     """
     import numpy
-    from scipy.special import polygamma, psi
 
     s2, d = numpy.asarray(variances, float), numpy.asarray(degrees, float)
     if len(s2) < 2:
         return Prior(0.0, float(s2[0]) if len(s2) else math.nan)
-    pooled = float(numpy.sum(d * s2) / numpy.sum(d))
-    middle = float(numpy.median(s2))
-    if pooled == 0:
-        return Prior(math.inf, 0.0)
-    s2 = numpy.maximum(s2, LEAST * (middle or pooled))
-    e = numpy.log(s2) - psi(d / 2) + numpy.log(d / 2)
-    excess = float(numpy.var(e, ddof=1) - numpy.mean(polygamma(1, d / 2)))
-    if excess <= 0:
-        return Prior(math.inf, pooled)
-    half = trigamma_inverse(excess)
-    return Prior(2 * half, math.exp(float(numpy.mean(e)) + float(psi(half)) - math.log(half)))
-
-
-def cautious_prior(variances: Sequence[float] | NDArray[Any], degrees: Sequence[float] | NDArray[Any]) -> Prior:
-    """The family's prior, with d₀ no larger than so many variances can tell.
-
-    Few variances of few degrees look alike even where they are not. What they could not have shown is not ruled out: as
-    the variance of σ² over the family, ψ′(d₀/2), counts at least a third of its standard error, mean ψ′(d/2) √(2/(k−1))
-    of k variances. Where that decides, s₀² is exp(mean e). Two variances of one table are one: they are pooled.
-    """
-    import numpy
-    from scipy.special import polygamma, psi
-
-    prior, k = family_prior(variances, degrees), len(variances)
-    if k < 3 or prior.variance == 0:
-        return prior
-    d = numpy.asarray(degrees, float)
-    least = CAUTION * float(numpy.mean(polygamma(1, d / 2))) * math.sqrt(2 / (k - 1))
-    largest = 2 * trigamma_inverse(least)
-    if prior.degrees <= largest:
-        return prior
-    s2 = numpy.asarray(variances, float)
-    s2 = numpy.maximum(s2, LEAST * float(numpy.median(s2)))
-    return Prior(largest, math.exp(float(numpy.mean(numpy.log(s2) - psi(d / 2) + numpy.log(d / 2)))))
+    pooled = float(d @ s2 / d.sum())
+    if len(s2) < 3 or pooled == 0:
+        return Prior(math.inf, pooled, 2 / float(d.sum()))
+    s2 = numpy.maximum(s2, LEAST * (float(numpy.median(s2)) or pooled))
+    typical = float(d.mean())
+    x, weights = _unit_nodes()
+    prior_degrees = typical * (1 - x) / x
+    scale, curvature = _likeliest_scale(s2, d, prior_degrees)
+    chances = _log_likelihood(s2, d, prior_degrees, scale) - numpy.log(curvature) / 2
+    posterior = weights * numpy.exp(chances - chances.max())
+    posterior /= posterior.sum()
+    own, rest = float(posterior @ x), float(posterior @ ((1 - x) * scale))
+    doubt = float(posterior @ ((1 - x) ** 2 / curvature))
+    return Prior(typical * (1 - own) / own, rest / (1 - own), doubt)
 
 
 def moderated(variances: ArrayLike, degrees: ArrayLike, prior: Prior) -> NDArray[Any]:
@@ -82,19 +73,47 @@ def moderated(variances: ArrayLike, degrees: ArrayLike, prior: Prior) -> NDArray
         return numpy.where(total > 0, (prior.degrees * prior.variance + own) / total, math.nan)
 
 
-def trigamma_inverse(value: float) -> float:
-    """The y with ψ′(y) = value, by Newton's method on 1/ψ′, which is convex and nearly linear."""
-    from scipy.special import polygamma
+@functools.cache
+def _unit_nodes() -> tuple[NDArray[Any], NDArray[Any]]:
+    """Nodes and weights for the mean over (0, 1)."""
+    import numpy
 
-    if value > 1e7:
-        return 1 / math.sqrt(value)
-    if value < 1e-6:
-        return 1 / value
-    y = 0.5 + 1 / value
-    for _ in range(50):
-        at_y = float(polygamma(1, y))
-        step = at_y * (1 - at_y / value) / float(polygamma(2, y))
-        y += step
-        if abs(step) < 1e-10 * y:
-            break
-    return y
+    x, weights = numpy.polynomial.legendre.leggauss(NODES)
+    return (x + 1) / 2, weights / 2
+
+
+def _likeliest_scale(
+    s2: NDArray[Any], d: NDArray[Any], prior_degrees: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """For each d₀ the s₀² of largest likelihood, and minus the second derivative there in ln s₀².
+
+    The log likelihood is concave in ln s₀²; its derivative, Σ (d + d₀)/2 q − d/2 with q = d s²/(d s² + d₀ s₀²), is zero
+    between the smallest and the largest s². Newton's steps are kept between those.
+    """
+    import numpy
+
+    half = (d + prior_degrees[:, None]) / 2
+    low, high = (numpy.full(len(prior_degrees), math.log(end)) for end in (s2.min(), s2.max()))
+    log_scale = numpy.full(len(prior_degrees), math.log(float(d @ s2 / d.sum())))
+    while True:
+        q = 1 / (1 + prior_degrees[:, None] * numpy.exp(log_scale)[:, None] / (d * s2))
+        slope, curvature = (half * q).sum(axis=1) - d.sum() / 2, (half * q * (1 - q)).sum(axis=1)
+        low, high = numpy.where(slope > 0, log_scale, low), numpy.where(slope > 0, high, log_scale)
+        step = log_scale + slope / curvature
+        step = numpy.where((low < step) & (step < high), step, (low + high) / 2)
+        if numpy.abs(step - log_scale).max() < CLOSE:
+            return numpy.exp(log_scale), curvature
+        log_scale = step
+
+
+def _log_likelihood(
+    s2: NDArray[Any], d: NDArray[Any], prior_degrees: NDArray[Any], scale: NDArray[Any]
+) -> NDArray[Any]:
+    """The log likelihood of variances s² ~ s₀² F(d, d₀) at each d₀ and its s₀², but for a constant."""
+    import numpy
+    from scipy.special import gammaln
+
+    d0 = prior_degrees[:, None]
+    ratio = d * s2 / (d0 * scale[:, None])
+    shape = gammaln((d + d0) / 2) - gammaln(d0 / 2)
+    return numpy.asarray((shape + d / 2 * numpy.log(ratio) - (d + d0) / 2 * numpy.log1p(ratio)).sum(axis=1))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zoo.statistics.difference import Difference
-from zoo.statistics.moderation import Prior, cautious_prior, moderated
+from zoo.statistics.moderation import Prior, family_prior, moderated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 ROUNDS = 2  # of the fit: with equal weights, then with those of the variances that it gave
 EXACT = 1e-8  # relative: no loss is known better than that
 TINY = 1e-9  # degrees of freedom that are only rounding
+
+
+class _Arm(NamedTuple):
+    """A row of the table."""
+
+    seeds: bytes  # which it has
+    n: int
+    mean: float
+    variance: float  # s̃²
+    degrees: float  # of its own
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +47,7 @@ class TwoWay:
 
     @functools.cached_property
     def pooled_degrees(self) -> float:
-        """The degrees of freedom of all arms together: no variance is known better than that."""
+        """The degrees of freedom of all arms together."""
         return float(self.degrees.sum())
 
     @property
@@ -55,34 +65,33 @@ class TwoWay:
         return there, n, there / numpy.maximum(1, n[:, None])
 
     @functools.cached_property
-    def _means(self) -> NDArray[Any]:
-        """The mean of each arm's values."""
+    def _arms(self) -> list[_Arm]:
+        """What differences are made of, arm by arm: a report asks for thousands."""
         import numpy
 
-        there, _, shares = self._seeds
-        return numpy.asarray((numpy.where(there, self.values, 0.0) * shares).sum(axis=1))
+        there, n, shares = self._seeds
+        means = (numpy.where(there, self.values, 0.0) * shares).sum(axis=1)
+        columns = (n.tolist(), means.tolist(), self.moderated.tolist(), self.degrees.tolist())
+        return [_Arm(row.tobytes(), *of_arm) for row, *of_arm in zip(there, *columns, strict=True)]
 
     def difference(self, one: int, other: int) -> Difference:
         """The effect of one arm less that of another."""
-        there, n, shares = self._seeds
-        n_one, n_other = int(n[one]), int(n[other])
-        if not n_one or not n_other:
-            return Difference(n=n_one, n_other=n_other)
-        apart = shares[one] - shares[other]
-        if self.seed_variance > 0 and apart.any():
+        ours, theirs = self._arms[one], self._arms[other]
+        if not ours.n or not theirs.n:
+            return Difference(n=ours.n, n_other=theirs.n)
+        if self.seed_variance > 0 and ours.seeds != theirs.seeds:
             mean, variance, part = self._adjusted(one, other)
         else:
-            mean = float(self._means[one] - self._means[other])
-            part = float(self.moderated[other]) / n_other
-            variance = float(self.moderated[one]) / n_one + part
-        if not self.pooled_degrees > TINY or n_one < 2 or n_other < 2:
-            return Difference(n=n_one, n_other=n_other, mean=mean)
+            mean, part = ours.mean - theirs.mean, theirs.variance / theirs.n
+            variance = ours.variance / ours.n + part
+        if not self.pooled_degrees > TINY or ours.n < 2 or theirs.n < 2:
+            return Difference(n=ours.n, n_other=theirs.n, mean=mean)
         return Difference(
-            n=n_one,
-            n_other=n_other,
+            n=ours.n,
+            n_other=theirs.n,
             mean=mean,
             error=math.sqrt(variance),
-            degrees=min(self.prior.degrees + float(min(self.degrees[one], self.degrees[other])), self.pooled_degrees),
+            degrees=self.prior.total_degrees(min(ours.degrees, theirs.degrees)),
             shared=part / variance if variance > 0 else 0.5,
             pooled=math.isinf(self.prior.degrees),
         )
@@ -130,7 +139,7 @@ def fit_two_way(values: Sequence[Sequence[float]] | NDArray[Any]) -> TwoWay:
         squares = numpy.square(residuals).sum(axis=1)
         variances = numpy.divide(squares, degrees, out=numpy.full(len(y), math.nan), where=known)
         variances = numpy.maximum(variances, rounding)
-        prior = cautious_prior(variances[known], degrees[known])
+        prior = family_prior(variances[known], degrees[known])
         s2 = moderated(variances, degrees, prior)
         if not known.any():
             break
