@@ -86,7 +86,7 @@ def test_a_plan_counts_what_is_missing(
     assert [row[7] for row in plan()] == ["3", "3"]
     assert [row[7] for row in plan("suite.lrs = (0.5, 1.0)")] == ["0", "0"]
     assert [row[7] for row in plan("suite.lrs = (0.5, 2.0)")] == ["1 to 4", "1 to 4"]  # should 2.0 be the better one
-    assert len(quick) == 10  # two rates on the tuning seed, and three seeds at the better one
+    assert len(quick) == 11  # two rates on the tuning seed, three seeds at the better one, the test split
 
 
 def test_arms_of_as_many_flops_get_the_same_forecast(settings: list[str]) -> None:

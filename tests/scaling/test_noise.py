@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import polygamma
 
-from zoo.scaling.noise import UNKNOWN, Noise, noise_by_rung, pooled_noise
+from zoo.scaling.noise import UNKNOWN, Noise, _inverse_trigamma, noise_by_rung, pooled_noise
 
 LINE = [Noise(0.010, 12), Noise(0.007, 12), Noise(0.0049, 12)]
 
@@ -47,6 +48,11 @@ def test_rungs_that_scatter_keep_more_of_their_own() -> None:
     scattered = [Noise(0.010, 60), Noise(0.002, 60), Noise(0.009, 60), Noise(0.001, 60)]
     moderated = noise_by_rung([1.0, 2.0, 3.0, 4.0], scattered)
     assert [each.deviation for each in moderated] == pytest.approx([n.deviation for n in scattered], rel=0.2)
+
+
+@pytest.mark.parametrize("y", [0.3, 1.0, 7.0, 120.0])
+def test_inverse_of_trigamma(y: float) -> None:
+    assert _inverse_trigamma(float(polygamma(1, y))) == pytest.approx(y)
 
 
 def test_moderation_is_nearer_to_the_truth() -> None:

@@ -7,8 +7,6 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from zoo.statistics.moderation import trigamma_inverse
-
 LINE = 2  # parameters of the line that the deviations of the rungs are drawn towards
 
 
@@ -85,4 +83,18 @@ def _trend(known: Sequence[tuple[float, Noise]]) -> tuple[_Line, float]:
         return line, math.inf
     residuals = logs - (intercept + slope * x)
     beyond = (float(residuals @ residuals) - float(sampling.sum()) * (1 - LINE / len(known))) / (len(known) - LINE)
-    return line, 2 * trigamma_inverse(beyond) if beyond > 0 else math.inf
+    return line, 2 * _inverse_trigamma(beyond) if beyond > 0 else math.inf
+
+
+def _inverse_trigamma(value: float) -> float:
+    """The y whose trigamma is the value, by Newton's method on 1/trigamma, which is convex."""
+    from scipy.special import polygamma
+
+    y = 0.5 + 1 / value
+    for _ in range(50):
+        first = float(polygamma(1, y))
+        change = first * (1 - first / value) / float(polygamma(2, y))
+        y += change
+        if abs(change) < 1e-10 * y:
+            break
+    return y
