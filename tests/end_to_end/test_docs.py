@@ -76,10 +76,10 @@ def test_the_page_from_top_to_bottom(tmp_path: Path, slow: bool) -> None:
             type_in(environment, snippet, folder, slow)
         except AssertionError as error:
             raise AssertionError(f"{PAGE.name}:{snippet.line}: {error}") from None
-    # With the folder rezero/ of step 1 on sys.path, as `python -m` has it: it must not hide the package inside.
-    told = environment.run("python", "-m", "zoo.cli.plugins", "show", "rezero", cwd=folder)
-    assert "residual.rezero of rezero 0.1.0" in told and "start" in told
-    assert "zoo-train --gin rezero/rezero/gin/rezero.gin" in told
+    # With the folder fadein/ of step 1 on sys.path, as `python -m` has it: it must not hide the package inside.
+    told = environment.run("python", "-m", "zoo.cli.plugins", "show", "fadein", cwd=folder)
+    assert "residual.fadein of fadein 0.1.0" in told and "start" in told
+    assert "zoo-train --gin fadein/fadein/gin/fadein.gin" in told
     assert ("against the plain block" in told) == slow
 
 
