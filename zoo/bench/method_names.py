@@ -1,4 +1,4 @@
-"""The methods of a suite as it names them: Gin files, joined with +, each with settings of its own: `v1_m3+wr_8_2(n=6)`."""
+"""The methods of a suite as it names them: Gin files, joined with +, each with settings of its own: `ONE+OTHER(n=6)`."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def _parsed(part: str, name: str) -> tuple[str, list[tuple[str, str]]]:
     """The file of one part and its settings as they are written."""
     match = PART.fullmatch(part)
     if match is None:
-        raise ConfigError(f"{part.strip()!r} is no method: write FILE, or FILE(setting=value, …) as in 'wr_8_2(n=6)'")
+        raise ConfigError(f"{part.strip()!r} is no method: write FILE, or FILE(setting=value, …) as in 'METHOD(n=6)'")
     if match[2] is None:
         return match[1], []
     settings = []
     for text in split(match[2], ","):
         setting = SETTING.fullmatch(text)
         if setting is None or not setting[2].strip():
-            raise ConfigError(f"{text.strip()!r} is no setting of {match[1]}: write setting=value, as in 'wr_8_2(n=6)'")
+            raise ConfigError(f"{text.strip()!r} is no setting of {match[1]}: write setting=value, as in 'METHOD(n=6)'")
         settings.append((setting[1], setting[2].strip()))
     names = [given for given, _ in settings]
     if len(set(names)) < len(names):

@@ -30,7 +30,7 @@ examples:
   zoo-bench --suite v1 --plan                           what a suite will run, and how long it should take
   zoo-bench --suite v1 --jobs 2                         run it, two at a time; the same command again resumes it
   zoo-bench --suite v1 --methods ONE,OTHER              some of its methods
-  zoo-bench --methods 'wr_8_2(n=2),wr_8_2(n=6)'         one method with several settings
+  zoo-bench --methods 'METHOD(n=2),METHOD(n=6)'         one method with several settings
   zoo-bench --suite v1 --until-decided                  more seeds, at planned looks, where a verdict is open
   zoo-bench --ladder pocket --gin METHOD --plan         a method at several sizes: what it saves, and whether that lasts
   zoo-report bench                                      the report again, from the store
