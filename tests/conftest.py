@@ -5,7 +5,9 @@ import signal
 
 os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests are tiny, and run side by side
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as nohup and background jobs have it: tests send Ctrl-C to commands
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # as nohup and background jobs have it: tests send Ctrl-C to commands
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from helpers.fake_distributions import site

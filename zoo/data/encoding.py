@@ -110,6 +110,8 @@ class _Workers:
         return self._threads.submit(self._ask, texts)
 
     def _start(self) -> None:
+        # The process inherits this thread's mask: Ctrl-C is for whoever started it, from its first instruction on.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self._own.process = process
@@ -155,5 +157,4 @@ def serve(spec: str, given: IO[bytes], answers: IO[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started this
     serve(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)
