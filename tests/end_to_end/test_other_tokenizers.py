@@ -41,10 +41,12 @@ def written(run: Run, vocab_size: int | None) -> int:
 @pytest.mark.parametrize("make", [_bytes, _tokenizer_json])
 def test_a_run_with_a_given_tokenizer(tmp_path: Path, make, capsys: pytest.CaptureFixture[str]) -> None:
     torch.set_num_threads(1)
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
     for split, count in (("train", 60), ("valid", 2)):
-        (tmp_path / f"{split}.jsonl").write_text((json.dumps({"text": SAYING}) + "\n") * count)
+        (corpus / f"{split}.jsonl").write_text((json.dumps({"text": SAYING}) + "\n") * count)
     bindings = {
-        "data.corpus": str(tmp_path),
+        "data.corpus": str(corpus),
         "data.format": "jsonl",
         "data.cache": str(tmp_path / "cache"),
         "data.tokenizer": make(tmp_path),
