@@ -177,7 +177,7 @@ def test_looking_for_the_cause_leaves_the_blocks_as_they_were(corpus: Path) -> N
 def test_a_diverged_run_is_a_result_not_a_failure(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(block.FeedForward, "forward", lambda self, x: x * float("inf"))
+    monkeypatch.setattr(block.FeedForward, "forward", lambda self, x, *_: x * float("inf"))
     given = [
         "--gin",
         "sizes/tiny",
