@@ -168,6 +168,18 @@ def test_what_is_declared_is_caught_and_told() -> None:
     assert result.status == "declared" and "is not the derivative" in result.detail and result.case
 
 
+@pytest.mark.parametrize(("least", "status"), [(2, "ok"), (3, "failed")])
+def test_only_a_single_head_may_be_refused(least: int, status: str) -> None:
+    class Pairs(Residual):
+        def __init__(self, layer: Layer) -> None:
+            super().__init__()
+            if layer.num_heads < least:
+                raise ZooError(f"it needs {least} heads, and the model has {layer.num_heads}")
+
+    result = check(Pairs, "residual", only=["builds"])["builds"]
+    assert result.status == status and f"it needs {least} heads" in result.detail
+
+
 def test_a_method_that_cannot_be_decoded_must_be_refused() -> None:
     assert "the model refuses" in check("wr_9_log", only=["cached"])["cached"].detail
     assert "does not refuse" in check(wrong.RefusesNothing, only=["cached"])["cached"].detail

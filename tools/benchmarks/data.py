@@ -189,8 +189,8 @@ def measured(python: str, job: str, text: Path, folder: Path, vocab: int) -> dic
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{job} failed: {done.stderr}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return measured
 
 
 def main() -> None:

@@ -162,14 +162,14 @@ class Data:
 
     def evaluations(self, split: str) -> list[Evaluation]:
         """What is evaluated of each corpus that has this split."""
-        found = []
+        evaluations = []
         names = short_names([part.prepared.name for part in self.parts])
         for (prepared, share), name in zip(self.parts, names, strict=True):
             stretches = prepared.evaluated(split, self.valid_tokens, self.length)
             tokens = sum(stop - start for start, stop in stretches)
             size = prepared.bytes(split, stretches)
-            found.append(Evaluation(name, share, tokens, size, self._batches(prepared, split, stretches)))
-        return found
+            evaluations.append(Evaluation(name, share, tokens, size, self._batches(prepared, split, stretches)))
+        return evaluations
 
     def _batches(self, prepared: Prepared, split: str, stretches: list[tuple[int, int]]) -> Iterator[Pass]:
         import torch

@@ -80,9 +80,9 @@ def _parquet_columns(file: Any, path: Path, key: str) -> Iterator[pa.Array]:
     # Values that repeat stay references into their dictionary: a small file with a large one does not unfold in memory.
     # Where a file has none, one would be made of all values.
     has_dictionary = any(chunk.has_dictionary_page for chunk in _chunks(about.metadata, key))
-    kept = [key] if has_dictionary and pa.types.is_string(about.schema_arrow.field(key).type) else []
+    as_dictionary = [key] if has_dictionary and pa.types.is_string(about.schema_arrow.field(key).type) else []
     with pq.ParquetFile(
-        file, metadata=about.metadata, read_dictionary=kept, buffer_size=BUFFER, pre_buffer=False
+        file, metadata=about.metadata, read_dictionary=as_dictionary, buffer_size=BUFFER, pre_buffer=False
     ) as table:
         for batch in table.iter_batches(batch_size=RECORDS, columns=[key]):
             yield batch.column(0)

@@ -83,8 +83,8 @@ class StoreJudge:
         folder = [self.store.folder]
         all_arms = read_ladder_arms(folder)
         arms = {key: arm for key, arm in all_arms.items() if arm.ladder == ladder}
-        found = ladder_findings(list(self.store.read().values()), arms, {}, read_costs(self.store.folder))
-        return found[0] if found else None
+        ladders = ladder_findings(list(self.store.read().values()), arms, {}, read_costs(self.store.folder))
+        return ladders[0] if ladders else None
 
     def _rows(self, ladder: str) -> list[LadderRow]:
         findings = self._findings(ladder)

@@ -118,13 +118,13 @@ def ladder_findings(
     for noted in arms.values():
         ladders.setdefault(noted.ladder, []).append(noted)
     by_run = {(run.arm, run.seed, run.lr_factor): run for run in results}
-    found = []
+    findings = []
     for key, of_ladder in sorted(ladders.items()):
         rungs = _with_slopes(_rungs(of_ladder, by_run))
         if not rungs:
             continue
         margin = of_ladder[-1].margin
-        found.append(
+        findings.append(
             LadderFindings(
                 key=key,
                 name=of_ladder[0].name,
@@ -135,7 +135,7 @@ def ladder_findings(
                 outcomes=tuple(_outcomes(rungs, [p for p in predictions.values() if p.ladder == key])),
             )
         )
-    return found
+    return findings
 
 
 def _rungs(noted: Iterable[LadderArm], by_run: Mapping[tuple[str, int, float], Result]) -> list[RungResults]:

@@ -96,8 +96,8 @@ def _element_traces(axes: Axes, values: Elements, trace: Trace, name: str) -> No
             if points:
                 _line(axes, points, color=colour, ls=style)
     if several[0] != several[-1]:
-        told = f"layer {several[0]}, dashed: {several[-1]}"
-        axes.text(0.02, 0.98, told, fontsize=7, va="top", transform=axes.transAxes)
+        label = f"layer {several[0]}, dashed: {several[-1]}"
+        axes.text(0.02, 0.98, label, fontsize=7, va="top", transform=axes.transAxes)
 
 
 def _line(axes: Axes, points: Sequence[tuple[int, float]], **style: Any) -> None:

@@ -25,7 +25,7 @@ def spreads(names: Iterable[str]) -> dict[str, Spread]:
         if match := QUANTILE.fullmatch(name):
             quantiles.setdefault(match[1], []).append(name)
     return {
-        base: Spread(base + MEAN, tuple(found))
-        for base, found in quantiles.items()
-        if base + MEAN in known and len(found) > 1
+        base: Spread(base + MEAN, tuple(names))
+        for base, names in quantiles.items()
+        if base + MEAN in known and len(names) > 1
     }

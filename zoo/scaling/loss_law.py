@@ -75,13 +75,13 @@ def fit_law(sizes: Sequence[float], tokens: Sequence[float], losses: Array, sear
         tries = len(offsets)
         terms, cost = _at(exponents.reshape(-1, 2), logs, np.repeat(losses, tries, axis=0))
         choice = cost.reshape(-1, tries).argmin(axis=1)
-        found = LossLaw(
+        law = LossLaw(
             terms.reshape(-1, tries, 3)[samples, choice],
             exponents[samples, choice],
             scales,
             cost.reshape(-1, tries)[samples, choice],
         )
-        best = _better(best, found)
+        best = _better(best, law)
         centre = np.log(best.exponents)
     return best
 

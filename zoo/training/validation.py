@@ -150,9 +150,9 @@ def _sums(session: Session, evaluation: Evaluation, done: int, all_tokens: int) 
             if ranks.size == 1 and session.stop.signal:
                 return None
             if index % ranks.size == ranks.rank:
-                for inputs, wanted in session.data.passes(tokens, targets):
+                for inputs, answers in session.data.passes(tokens, targets):
                     with session.autocast():
-                        part = model.evaluate(inputs.to(ranks.device), wanted.to(ranks.device))
+                        part = model.evaluate(inputs.to(ranks.device), answers.to(ranks.device))
                     nll, correct, count = nll + part[0], correct + part[1], count + part[2]
             seen += targets.numel()
             session.bar.busy("validating", min(1.0, seen / all_tokens))

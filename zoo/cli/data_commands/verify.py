@@ -26,13 +26,13 @@ def report(folder: Path) -> int:
     """Say what is not as it was; the exit code."""
     from zoo.data.verification import verify
 
-    found = verify(folder)
-    for each in found.damaged:
+    outcome = verify(folder)
+    for each in outcome.damaged:
         say(f"damaged: {each}; remove {folder} and prepare the corpus again")
-    for each in found.changed:
+    for each in outcome.changed:
         say(f"changed since it was prepared: {each}; zoo-data prepare makes the folder anew")
-    if found.unchecked:
-        say(f"the files it was made from were not checked: {found.unchecked}")
-    if not found.damaged and not found.changed:
+    if outcome.unchecked:
+        say(f"the files it was made from were not checked: {outcome.unchecked}")
+    if not outcome.damaged and not outcome.changed:
         say(f"{folder}: every byte is as it was written")
-    return 1 if found.damaged or found.changed else 0
+    return 1 if outcome.damaged or outcome.changed else 0
