@@ -31,7 +31,7 @@ def delta_rule(
     g: Tensor | None = None,
     start: Tensor | None = None,
     *,
-    chunk: int = 32,
+    chunk: int = 16,
 ) -> tuple[Tensor, Tensor]:
     """o (B, T, H, V) and the last S (B, H, K, V) of q, k (B, T, H, K), v (B, T, H, V), β and log-decays g ≤ 0 (B, T, H).
 

@@ -21,7 +21,7 @@ from zoo.kernels.chunks import chunk_size, chunked, decay_sums, decay_within, su
 
 
 def scalar_decay(
-    q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, start: Tensor | None = None, *, chunk: int = 64
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, start: Tensor | None = None, *, chunk: int = 32
 ) -> tuple[Tensor, Tensor]:
     """o (B, T, H, V) and the last S (B, H, K, V) of q, k (B, T, Hk, K), v (B, T, H, V) and log-decays g ≤ 0 (B, T, H).
 
