@@ -142,6 +142,11 @@ TESTED_ELSEWHERE = {
     "zoo/training/setup.py": "tests/training/test_trainer.py",
     "zoo/training/step.py": "tests/training/test_trainer.py",
     "zoo/training/validation.py": "tests/training/test_trainer.py",
+    "zoo/kernels/channel_decay.py": "tests/kernels/test_scan.py",
+    "zoo/kernels/delta_rule.py": "tests/kernels/test_scan.py",
+    "zoo/kernels/diagonal_scan.py": "tests/kernels/test_scan.py",
+    "zoo/kernels/scalar_decay.py": "tests/kernels/test_scan.py",
+    "zoo/kernels/selective_scan.py": "tests/kernels/test_scan.py",
 }
 
 

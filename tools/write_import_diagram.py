@@ -27,6 +27,7 @@ GROUPS = {
         "history",
         "scores",
         "sums",
+        "scan",
         "functional",
         "state",
     ),  # fmt: skip

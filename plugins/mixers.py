@@ -1,0 +1,116 @@
+"""What the published mixers of a token with its whole past have in common: their place, their starts, short convolutions."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from zoo.errors import ZooError
+from zoo.extension import Layer, MixingSite, TemporalMixing, hint
+from zoo.state import State
+from zoo.sums import taps
+
+
+class Mixer(TemporalMixing):
+    """z of u at a site; at the inputs of attention and the FFN `residual` makes it u + z.
+
+    What makes z, `mix`, has an output matrix: where z is added it starts at 0, and so the block as the plain one.
+    """
+
+    def __init__(self, site: MixingSite, residual: bool) -> None:
+        super().__init__()
+        self.site = site
+        self.added = residual and site != "attention"
+        if self.added:
+            self.starts_as = "baseline"
+
+    def mix(self, u: Tensor, state: State | None) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, u: Tensor, state: State | None) -> Tensor:
+        z = self.mix(u, state)
+        return u + z.to(u.dtype) if self.added else z
+
+    def out_matrix(self, start: nn.Parameter) -> nn.Parameter:
+        """The output matrix: from `start` in attention's place, from 0 where z is added."""
+        return nn.Parameter(torch.zeros_like(start)) if self.added else start
+
+    def before(self, state: State | None, name: str = "state") -> Tensor | None:
+        """What the recurrence had come to before this pass."""
+        return None if state is None else state.get(self, name)
+
+    def keep(self, state: State | None, last: Tensor, name: str = "state") -> None:
+        """What it has come to, for the next pass."""
+        if state is not None:
+            state.set(self, name, last)
+
+
+def normal(rows: int, columns: int, std: float) -> nn.Parameter:
+    return nn.Parameter(torch.randn(rows, columns) * std)
+
+
+def uniform(*shape: int, bound: float) -> nn.Parameter:
+    return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound))
+
+
+def linear(rows: int, columns: int) -> nn.Parameter:
+    """As torch's Linear starts: U(±1/√columns)."""
+    return uniform(rows, columns, bound=columns**-0.5)
+
+
+def xavier(rows: int, columns: int, gain: float) -> nn.Parameter:
+    return uniform(rows, columns, bound=gain * math.sqrt(6 / (rows + columns)))
+
+
+def joined(*parts: nn.Parameter) -> nn.Parameter:
+    """Matrices that read one input, as one: a single product makes all of their answers."""
+    return nn.Parameter(torch.cat([part.detach() for part in parts]))
+
+
+def vector(values: Tensor) -> nn.Parameter:
+    """A parameter without weight decay."""
+    return hint(nn.Parameter(values), decay=False)
+
+
+def short_convolution(channels: int) -> nn.Parameter:
+    """Four taps per channel, the current token's first: U(±½)."""
+    return hint(uniform(4, channels, bound=0.5), decay=False)
+
+
+def convolved(owner: nn.Module, x: Tensor, weights: Tensor, state: State | None, bias: Tensor | None = None) -> Tensor:
+    """SiLU(Σ_k w_k ⊙ x_{t−k} + b)."""
+    y = taps(owner, x, weights, state)
+    return F.silu(y if bias is None else y + bias)
+
+
+def softplus_inverse(y: Tensor) -> Tensor:
+    return y + torch.log(-torch.expm1(-y))
+
+
+def step_bias(count: int) -> nn.Parameter:
+    """b of Δ = softplus(· + b), with Δ log-uniform in [0.001, 0.1] at 0."""
+    step = torch.exp(torch.empty(count).uniform_(math.log(1e-3), math.log(0.1)))
+    return vector(softplus_inverse(step))
+
+
+def wide(x: Tensor) -> Tensor:
+    """x in at least float32, as decays and gates of a recurrence are made."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def heads_of(layer: Layer, heads: int | None) -> int:
+    """How many heads: the host's unless said."""
+    count = layer.num_heads if heads is None else heads
+    if not 1 <= count <= layer.width:
+        raise ZooError(f"heads = {count} must be from 1 to the model's width, which is {layer.width}")
+    return count
+
+
+def at_least_one(**settings: int | None) -> None:
+    """Refuse sizes below 1; None is a default."""
+    for name, value in settings.items():
+        if value is not None and value < 1:
+            raise ZooError(f"{name} = {value} must be at least 1")

@@ -1,0 +1,99 @@
+"""Averages over the whole past as one long convolution: Megalodon's complex moving average."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from zoo_plugins.mixers import Mixer, at_least_one, vector, wide
+
+from zoo.extension import AttentionInputs, Layer, MixingSite, preset
+from zoo.functional import rms_norm
+from zoo.scan import long_convolution
+from zoo.state import State
+
+
+class Cema(Mixer):
+    """h_k = α u + (1−αδ) e^{iθ_k} h_k in every channel, k = 1 … N, and RMSNorm(Re(γ·h)/√N + ω ⊙ u); θ_k = σ(θ) 2πk/N.
+
+    N is `modes`. At attention's input it is what queries and keys are made of, and values are made of u; at the FFN's input it is
+    added to u unless `residual` is off.
+    """
+
+    def __init__(
+        self, layer: Layer, modes: int = 16, site: MixingSite = "attention_input", residual: bool = True
+    ) -> None:
+        super().__init__(site, residual)
+        self.starts_as = None  # it has no output matrix
+        at_least_one(modes=modes)
+        width = layer.width
+        self.alpha, self.delta = (vector(0.2 * torch.randn(width, modes)) for _ in range(2))
+        share = width ** (-torch.arange(1, width + 1, dtype=torch.get_default_dtype()) / width)
+        self.theta = vector(torch.logit(share)[torch.randperm(width)])
+        self.gamma = vector(torch.stack([torch.randn(width, modes), torch.zeros(width, modes)]))  # real, imaginary
+        self.omega = vector(torch.nn.init.trunc_normal_(torch.empty(width), std=0.25, a=-1.0, b=1.0))
+        self.eps = layer.norm_eps
+
+    def mode(self) -> tuple[Tensor, Tensor, Tensor]:
+        """α, ln(1−αδ) and θ_k (D, N), in at least float32."""
+        alpha, delta = wide(self.alpha).sigmoid(), wide(self.delta).sigmoid()
+        count = torch.arange(1, alpha.size(1) + 1, device=alpha.device, dtype=alpha.dtype)
+        angle = wide(self.theta).sigmoid()[:, None] * (2 * math.pi / alpha.size(1)) * count
+        return alpha, torch.log1p(-alpha * delta), angle
+
+    def kernel(self, length: int) -> Tensor:
+        """(T, D): what a token is worth l tokens later. l = i c + j, so that powers are made of two short tables."""
+        alpha, log_decay, angle = self.mode()
+        size = math.isqrt(length - 1) + 1
+        fine, coarse = powers(log_decay, angle, 0, size), powers(log_decay, angle, 0, -(-length // size), size)
+        gamma = wide(self.gamma) * alpha
+        real = gamma[0] * coarse[0] - gamma[1] * coarse[1]
+        imaginary = gamma[0] * coarse[1] + gamma[1] * coarse[0]
+        left, right = torch.cat([real, -imaginary], dim=-1), torch.cat([fine[0], fine[1]], dim=-1)
+        table = left.transpose(0, 1) @ right.permute(1, 2, 0)  # (D, T/c, c)
+        return table.flatten(1)[:, :length].T / math.sqrt(alpha.size(1))
+
+    def mix(self, u: Tensor, state: State | None) -> Tensor:
+        y = long_convolution(wide(u), self.kernel(u.size(1)))
+        if state is not None:
+            y = self.carried(wide(u), y, state)
+        return rms_norm(torch.addcmul(y, wide(self.omega), wide(u)), None, self.eps).to(u.dtype)
+
+    def carried(self, u: Tensor, y: Tensor, state: State) -> Tensor:
+        """y with what came before this pass; keeps h for the next one."""
+        alpha, log_decay, angle = self.mode()
+        length, before = u.size(1), state.get(self, "state")  # (B, D, N, 2)
+        past = powers(log_decay, angle, 0, length)  # of a token that is l tokens old
+        last = torch.stack([torch.einsum("btd,tdn->bdn", u.flip(1), part) * alpha for part in past], dim=-1)
+        if before is not None:
+            cos, sin = powers(log_decay, angle, 1, length)
+            real, imaginary = before.unbind(-1)
+            gamma = wide(self.gamma)
+            turn, across = gamma[0] * cos - gamma[1] * sin, gamma[0] * sin + gamma[1] * cos  # γ q^l
+            read = torch.einsum("bdn,tdn->btd", real, turn) - torch.einsum("bdn,tdn->btd", imaginary, across)
+            y = y + read / math.sqrt(alpha.size(1))
+            left = torch.stack([real * cos[-1] - imaginary * sin[-1], real * sin[-1] + imaginary * cos[-1]], dim=-1)
+            last = last + left
+        state.set(self, "state", last)
+        return y
+
+    def forward(self, u: Tensor, state: State | None) -> Tensor | AttentionInputs:
+        if self.site == "attention_input":
+            z = self.mix(u, state)
+            return AttentionInputs(z, z, u)
+        return super().forward(u, state)
+
+    def probes(self) -> dict[str, Tensor]:
+        alpha, delta = self.alpha.sigmoid(), self.delta.sigmoid()
+        return {"kept": (1 - alpha * delta).mean()}
+
+
+def powers(log_decay: Tensor, angle: Tensor, first: int, count: int, step: int = 1) -> tuple[Tensor, Tensor]:
+    """Real and imaginary part of q^l (count, D, N), l = first, first + step, …; q = e^{log_decay + i angle}."""
+    age = step * torch.arange(first, first + count, device=angle.device, dtype=angle.dtype)[:, None, None]
+    size = torch.exp(age * log_decay)
+    return size * torch.cos(age * angle), size * torch.sin(age * angle)
+
+
+cema = preset(Cema)

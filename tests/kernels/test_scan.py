@@ -1,0 +1,235 @@
+"""The recurrences of `zoo.scan` against their loops: any chunk and length, gradients, and what breaks the obvious forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import naive_recurrences as naive
+from torch import Tensor
+
+from zoo import scan
+
+CHUNK = 4
+LENGTHS = [1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 3]
+
+
+def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=torch.float64).to(dtype)
+
+
+def given(kernel: str, length: int, strength: float = 1.0) -> list[Tensor]:
+    """What a kernel takes, in float64: the start is the last."""
+    batch, heads, keys, values = 2, 2, 3, 5
+    q, k, v = (normal(batch, length, heads, n, seed=i) for i, n in enumerate((keys, keys, values)))
+    k = F.normalize(k, dim=-1)
+    start = normal(batch, heads, keys, values, seed=9)
+    decay = -strength * normal(batch, length, heads, seed=4).exp()
+    if kernel == "linear_scan":
+        return [torch.sigmoid(normal(batch, length, 6) / strength), normal(batch, length, 6, seed=1), normal(batch, 6)]
+    if kernel == "scalar_decay":
+        return [q, k, v, decay, start]
+    if kernel == "shared_keys":
+        return [q[:, :, :1], k[:, :, :1], v, decay, start]
+    if kernel == "channel_decay":
+        return [q, k, v, -strength * normal(batch, length, heads, keys, seed=5).exp(), start]
+    if kernel == "delta_rule":
+        return [q, k, v, 2 * torch.sigmoid(normal(batch, length, heads, seed=6)), decay, start]
+    x, delta = normal(batch, length, 6), strength * normal(batch, length, 6, seed=1).exp()
+    b, c = normal(batch, length, 3, seed=2), normal(batch, length, 3, seed=3)
+    return [x, delta, -normal(6, 3).exp(), b, c, normal(batch, 6, 3)]
+
+
+KERNELS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "linear_scan": (scan.linear_scan, naive.linear_scan),
+    "scalar_decay": (scan.scalar_decay, naive.decayed),
+    "shared_keys": (scan.scalar_decay, naive.decayed),
+    "channel_decay": (scan.channel_decay, naive.decayed),
+    "delta_rule": (scan.delta_rule, naive.delta_rule),
+    "selective_scan": (scan.selective_scan, naive.selective_scan),
+}
+
+
+def same(left: Tensor, right: Tensor, tolerance: float = 1e-11) -> None:
+    torch.testing.assert_close(left, right, rtol=tolerance, atol=tolerance)
+
+
+def gradients(answer: tuple[Tensor, Tensor], inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    total = sum((x * normal(*x.shape, seed=7)).sum() for x in answer)
+    return torch.autograd.grad(total, inputs)
+
+
+@pytest.mark.parametrize("strength", [0.1, 300.0])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_equals_its_loop(kernel: str, strength: float) -> None:
+    """Values, states and all gradients, that of the first state too; with a strong decay as well."""
+    ours, loop = KERNELS[kernel]
+    for length in LENGTHS:
+        inputs = [x.requires_grad_() for x in given(kernel, length, strength)]
+        theirs = loop(*inputs)
+        wanted = gradients(theirs, inputs)
+        for chunk in (1, CHUNK, length, 64):
+            mine = ours(*inputs, chunk=chunk)
+            for left, right in zip((*mine, *gradients(mine, inputs)), (*theirs, *wanted), strict=True):
+                same(left, right)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_any_split_of_a_sequence_gives_the_whole(kernel: str) -> None:
+    ours, _ = KERNELS[kernel]
+    inputs = given(kernel, 11)
+    whole, last = ours(*inputs, chunk=CHUNK)
+    *rest, state = inputs
+    rows, first = [], 0
+    for size in (2, 5, 1, 3):
+        part = [x[:, first : first + size] if x.dim() > 2 else x for x in rest]
+        out, state = ours(*part, state, chunk=CHUNK)
+        rows.append(out)
+        first += size
+    same(torch.cat(rows, dim=1), whole)
+    same(state, last)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_without_a_start_it_is_zero(kernel: str) -> None:
+    ours, _ = KERNELS[kernel]
+    *rest, start = given(kernel, 5)
+    for mine, zero in zip(ours(*rest, chunk=2), ours(*rest, torch.zeros_like(start), chunk=2), strict=True):
+        same(mine, zero)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_compiled_it_is_the_same(kernel: str) -> None:
+    ours, _ = KERNELS[kernel]
+    inputs = [x.requires_grad_() for x in given(kernel, 7)]
+    mine, eager = torch.compile(ours, backend="aot_eager")(*inputs, chunk=CHUNK), ours(*inputs, chunk=CHUNK)
+    for left, right in zip((*mine, *gradients(mine, inputs)), (*eager, *gradients(eager, inputs)), strict=True):
+        same(left, right)
+
+
+def test_a_decay_that_never_changes() -> None:
+    q, k, v, _, start = given("scalar_decay", 11)
+    for length in (8, 11):  # with whole chunks it is spread over them, else written out
+        rows = [x[:, :length] for x in (q, k, v)]
+        g = torch.tensor([-0.1, -3.0], dtype=torch.float64, requires_grad=True)
+        theirs = naive.decayed(*rows, g.expand(2, length, 2), start)
+        for mine in (scan.scalar_decay(*rows, g.detach(), start, chunk=4), scan.scalar_decay(*rows, g, start, chunk=4)):
+            same(mine[0], theirs[0])
+            same(mine[1], theirs[1])
+        same(*(gradients(each, [g])[0] for each in (mine, theirs)))
+    plain, nothing = (
+        scan.scalar_decay(q, k, v, None, start, chunk=4),
+        naive.decayed(q, k, v, torch.zeros(2, 11, 2), start),
+    )
+    same(plain[0], nothing[0])
+    same(plain[1], nothing[1])
+
+
+def test_long_convolution() -> None:
+    u, kernel = normal(2, 9, 3).requires_grad_(), normal(12, 3).requires_grad_()
+    mine, theirs = scan.long_convolution(u, kernel), naive.long_convolution(u, kernel)
+    same(mine, theirs)
+    for left, right in zip(gradients((mine, mine), [u, kernel]), gradients((theirs, theirs), [u, kernel]), strict=True):
+        same(left, right)
+    later = u.detach().clone()
+    later[:, 5:] += 100
+    same(scan.long_convolution(later, kernel)[:, :5], mine[:, :5])  # the FFT's rounding reaches backwards, this far
+
+
+# -- what makes the obvious forms fail ----------------------------------------------------------------------------------
+
+HARD = {  # kernel, strength of the decay, relative error in float32
+    "linear_scan": (0.3, 2e-6),
+    "scalar_decay": (15.0, 2e-6),
+    "shared_keys": (15.0, 2e-6),
+    "channel_decay": (100.0, 2e-6),
+    "delta_rule": (5.0, 4e-6),
+    "selective_scan": (20.0, 2e-6),
+}
+
+
+def error(mine: Tensor, exact: Tensor) -> float:
+    return float((mine.double() - exact).detach().abs().max() / exact.detach().abs().max())
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_strong_decay_in_float32(kernel: str) -> None:
+    ours, loop = KERNELS[kernel]
+    strength, allowed = HARD[kernel]
+    inputs = [x.requires_grad_() for x in given(kernel, 67, strength)]
+    single = [x.detach().float().requires_grad_() for x in inputs]
+    exact, mine = loop(*inputs), ours(*single)
+    assert max(error(x, y) for x, y in zip(mine, exact, strict=True)) < allowed
+    theirs, own = gradients(exact, inputs), gradients((mine[0].double(), mine[1].double()), single)
+    assert all(torch.isfinite(x).all() for x in own)
+    largest = max(float(x.abs().max()) for x in theirs)  # gradients of strong decays are next to nothing
+    assert max(float((x - y).abs().max()) for x, y in zip(own, theirs, strict=True)) < 5 * allowed * largest
+
+
+@pytest.mark.parametrize(
+    "spread, beta, allowed", [(0.0, 1.0, 2e-6), (0.0, 2.0, 1e-4), (1e-3, 2.0, 1e-4), (1e-3, 1.0, 2e-6)]
+)
+def test_equal_keys(spread: float, beta: float, allowed: float) -> None:
+    """Nearly equal keys make the triangular systems as bad as they get; β = 2 turns a state round instead of erasing it."""
+    q, k, v, _, _, _ = given("delta_rule", 200)
+    k = F.normalize(k[:, :1] + spread * k, dim=-1)
+    weights, none = torch.full(k.shape[:3], beta, dtype=k.dtype), torch.zeros(k.shape[:3], dtype=k.dtype)
+    exact = naive.delta_rule(q, k, v, weights, none, torch.zeros(2, 2, 3, 5, dtype=k.dtype))
+    for chunk in (16, 64):
+        single = scan.delta_rule(q.float(), k.float(), v.float(), weights.float(), chunk=chunk)
+        assert max(error(x, y) for x, y in zip(single, exact, strict=True)) < allowed
+        for mine, theirs in zip(scan.delta_rule(q, k, v, weights, chunk=chunk), exact, strict=True):
+            same(mine, theirs, 1e-10)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_long_silence(kernel: str) -> None:
+    """After thousands of tokens of nothing a state has decayed to 0: no token is lost, and no gradient is no number."""
+    ours, _ = KERNELS[kernel]
+    inputs = [x.float() for x in given(kernel, 3000, 0.5)]
+    quiet = inputs[1] if kernel in ("linear_scan", "shared_keys") else inputs[0 if kernel == "selective_scan" else 2]
+    quiet[:, 1:-1] = 0
+    inputs = [x.requires_grad_() for x in inputs]
+    out, last = ours(*inputs)
+    assert torch.isfinite(out).all() and torch.isfinite(last).all() and out[:, -1].abs().max() > 1e-3
+    assert all(torch.isfinite(x).all() for x in torch.autograd.grad(out.sum() + last.sum(), inputs))
+
+
+@pytest.mark.parametrize("kernel", [*KERNELS, "long_convolution"])
+def test_bfloat16_and_autocast(kernel: str) -> None:
+    """Small types go in and out; inside nothing is narrower than float32, whatever autocast wants."""
+    if kernel == "long_convolution":
+        inputs = [normal(2, 9, 3), normal(9, 3)]
+        ours = scan.long_convolution
+    else:
+        inputs, ours = given(kernel, 9), KERNELS[kernel][0]
+    single = [x.float().requires_grad_() for x in inputs]
+    plain = ours(*single)
+    with torch.autocast("cpu", torch.bfloat16):
+        cast = ours(*single)
+        narrow = ours(*(x.bfloat16() for x in inputs))
+    for left, right in zip(*((x if isinstance(x, tuple) else (x,)) for x in (cast, plain)), strict=True):
+        assert torch.equal(left, right)
+    out = narrow if isinstance(narrow, Tensor) else narrow[0]
+    assert out.dtype == torch.bfloat16
+    if isinstance(narrow, tuple):
+        assert narrow[1].dtype == torch.float32
+        with torch.autocast("cpu", torch.bfloat16):
+            inside = torch.autograd.grad(cast[0].sum() + cast[1].sum(), single)
+        outside = torch.autograd.grad(plain[0].sum() + plain[1].sum(), single)
+        assert all(torch.equal(x, y) for x, y in zip(inside, outside, strict=True))
+
+
+def test_the_state_is_a_copy() -> None:
+    """What decoding keeps does not keep the whole sequence alive."""
+    inputs = given("linear_scan", 50)
+    out, last = scan.linear_scan(*inputs)
+    assert last.untyped_storage().size() < out.untyped_storage().size() / 10
+
+
+def test_a_chunk_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one row"):
+        scan.scalar_decay(*given("scalar_decay", 3), chunk=0)

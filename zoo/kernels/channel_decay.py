@@ -1,0 +1,133 @@
+"""A matrix as state whose every row decays by itself: S_t = diag(e^{g_t}) S_{t−1} + k_t ⊗ v_t, o_t = S_tᵀ q_t.
+
+Inside a chunk, with G the sums of g and ρ their value in the chunk's middle, the decays go into the queries and keys,
+
+    Q̂ = Q ⊙ e^{G−ρ},   K̂ = K ⊙ e^{ρ−G},   o = tril(Q̂ K̂ᵀ) V + Q̂ (e^ρ ⊙ S),   S ← e^{G_c} ⊙ S + e^{G_c−ρ} ⊙ K̂ᵀ V.
+
+One of the factors grows. Where half a chunk's decay would come near the largest float32, the chunk is halved, again and again:
+two tokens are safe for any decay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from zoo.kernels.autocast import at_least_single, without_autocast
+from zoo.kernels.chunks import chunk_size, chunked, sums_from, unchunked
+from zoo.kernels.scalar_decay import gradients_after, states_before
+
+LARGEST = 80.0  # e^80 has room to be multiplied before float32 ends at e^88; e^{−80} is as good as nothing
+
+
+def channel_decay(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, start: Tensor | None = None, *, chunk: int = 16
+) -> tuple[Tensor, Tensor]:
+    """o (B, T, H, V) and the last S (B, H, K, V) of q, k and log-decays g ≤ 0 (B, T, H, K) and v (B, T, H, V).
+
+    S_{−1} is `start`, or 0. It is computed in at least float32; o has the type of v, S does not.
+    """
+    wide_q, wide_k, wide_v, g = at_least_single(q, k, v, g)
+    begin = wide_v.new_zeros(v.size(0), *k.shape[2:], v.size(3)) if start is None else start.to(wide_v.dtype)
+    with without_autocast(v):
+        if torch.compiler.is_compiling():
+            o, last = _with_pairs(wide_q, wide_k, wide_v, g, begin, chunk)
+        else:
+            o, last = _ChannelDecay.apply(wide_q, wide_k, wide_v, g.clamp(min=-LARGEST), begin, chunk)
+    return o.to(v.dtype), last
+
+
+def _safe_size(g: Tensor, chunk: int) -> int:
+    """The largest chunk, halved from the one that is wanted, inside which no factor overflows."""
+    size = chunk_size(chunk, g.size(1))
+    if g.is_meta or size <= 2:
+        return size
+    strongest = -float(g.detach().amin())
+    while size > 2 and strongest * (size // 2) > LARGEST and _span(g.detach(), size) > LARGEST:
+        size //= 2
+    return size
+
+
+def _span(g: Tensor, size: int) -> float:
+    """The largest |G − ρ| in any chunk."""
+    total = chunked(g, size).cumsum(-2)
+    middle = total[..., _middle(size), :]
+    return float(torch.maximum(total[..., 0, :] - middle, middle - total[..., -1, :]).amax())
+
+
+def _middle(size: int) -> int:
+    return (size - 1) // 2
+
+
+class _ChannelDecay(torch.autograd.Function):
+    """Saves queries and keys with their decays, values, what is inside a chunk, and the state before each chunk."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, g: Tensor, start: Tensor, chunk: int
+    ) -> tuple[Tensor, Tensor]:
+        length, size = v.size(1), _safe_size(g, chunk)
+        q, k, v = (chunked(x, size) for x in (q, k, v))
+        total = chunked(g, size).cumsum(-2)  # (B, H, n, c, K)
+        middle, whole = total[..., _middle(size), None, :], total[..., -1:, :]
+        grown = (total - middle).exp_()
+        before, behind, through = (x.exp().mT for x in (middle, whole - middle, whole))  # (B, H, n, K, 1)
+        q, k = q * grown, k / grown  # what is chunked may be what was given: never in place
+        pairs = (q @ k.mT).tril_()
+        states, last = states_before((k.mT @ v).mul_(behind), through, start)
+        o = (pairs @ v).add_(q @ (states * before))
+        ctx.save_for_backward(q, k, v, grown, pairs, states, last, before, behind, through)
+        ctx.length = length
+        return unchunked(o, length), last
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_rows: Tensor, d_last: Tensor) -> tuple[Tensor | None, ...]:
+        with without_autocast(d_rows):
+            return _backward(d_rows, d_last, ctx.length, *ctx.saved_tensors)
+
+
+def _backward(
+    d_rows: Tensor,
+    d_last: Tensor,
+    length: int,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    grown: Tensor,
+    pairs: Tensor,
+    states: Tensor,
+    last: Tensor,
+    before: Tensor,
+    behind: Tensor,
+    through: Tensor,
+) -> tuple[Tensor | None, ...]:
+    """q and k carry their decays here."""
+    d_o = chunked(d_rows, v.size(3))
+    after, d_start = gradients_after((q.mT @ d_o).mul_(before), through, d_last)
+    ends = torch.cat([states[:, :, 1:], last.unsqueeze(2)], dim=2)
+    of_end = (ends * after).sum(-1).unsqueeze(-2)  # e^{G_c} is in all of the state after a chunk
+    after_scaled = after * behind
+    d_pairs = (d_o @ v.mT).tril_()
+    d_q = (d_pairs @ k).add_(d_o @ (states * before).mT)
+    d_k = (d_pairs.mT @ q).add_(v @ after_scaled.mT)
+    d_v = (pairs.mT @ d_o).add_(k @ after_scaled)
+    of_sums = (q * d_q).sub_(k * d_k)  # the sums stay inside a chunk, where they cancel few digits
+    d_g = sums_from(of_sums.mT).mT + of_end
+    d_q, d_k = d_q.mul_(grown), d_k.div_(grown)
+    return *(unchunked(x, length) for x in (d_q, d_k, d_v, d_g)), d_start, None
+
+
+def _with_pairs(q: Tensor, k: Tensor, v: Tensor, g: Tensor, start: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
+    """The same with e^{G_t − G_s} written out for all pairs in a chunk: safe without a look at the values."""
+    length, size = v.size(1), chunk_size(chunk, v.size(1))
+    q, k, v, total = *(chunked(x, size) for x in (q, k, v)), chunked(g, size).cumsum(-2)
+    whole = total[..., -1:, :]
+    future = torch.ones(size, size, dtype=torch.bool, device=q.device).triu(1).unsqueeze(-1)
+    decay = (total.unsqueeze(-2) - total.unsqueeze(-3)).masked_fill(future, -torch.inf).exp()  # (…, c, c, K)
+    pairs = (q.unsqueeze(-2) * decay * k.unsqueeze(-3)).sum(-1)
+    states, last = states_before((k * (whole - total).exp()).mT @ v, whole.exp().mT, start)
+    return unchunked(pairs @ v + (q * total.exp()) @ states, length), last
