@@ -41,7 +41,7 @@ class Sited(TemporalMixing):
         self.parts = nn.ModuleDict(parts)
 
     def at(self, site: AnySite) -> TemporalMixing | None:
-        part = self.parts[site] if site in self.parts else None
+        part = dict(self.parts.items()).get(site)
         assert part is None or isinstance(part, TemporalMixing)
         return part
 

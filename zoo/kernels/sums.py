@@ -67,11 +67,11 @@ class _Taps(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         u, *sets = ctx.saved_tensors
-        d_u = torch.zeros_like(u)
+        d_u = torch.zeros_like(u) if ctx.first else torch.empty_like(u)
         d_sets = [torch.zeros_like(w) if need else None for w, need in zip(sets, ctx.needs_input_grad[2:], strict=True)]
         for part in _in_cache(u, *sets):
-            for grad, weights, d_weights in zip(grads, sets, d_sets, strict=True):
-                _add_gradients(grad[part], u[part], weights, ctx.first, d_u[part], d_weights)
+            for i, (grad, weights, d_weights) in enumerate(zip(grads, sets, d_sets, strict=True)):
+                _add_gradients(grad[part], u[part], weights, ctx.first, d_u[part], d_weights, begun=i > 0)
         return d_u, None, *d_sets
 
 
@@ -88,11 +88,14 @@ def _tapped(u: Tensor, weights: Tensor, first: int) -> Tensor:
 
 
 def _add_gradients(
-    grad: Tensor, u: Tensor, weights: Tensor, first: int, d_u: Tensor, d_weights: Tensor | None
+    grad: Tensor, u: Tensor, weights: Tensor, first: int, d_u: Tensor, d_weights: Tensor | None, begun: bool
 ) -> None:
-    """Add the gradients of u and, if there is a place for it, of the weights to what is there."""
+    """Add the gradients of u and, if there is a place for it, of the weights to what is there; to d_u only if it has `begun`."""
     for k, (late, early) in _shifts(u.size(1), weights.size(0), first):
-        d_u[:, early].addcmul_(grad[:, late], weights[k])
+        if k or first or begun:
+            d_u[:, early].addcmul_(grad[:, late], weights[k])
+        else:
+            torch.mul(grad, weights[0], out=d_u)
         if d_weights is not None:
             d_weights[k] += (grad[:, late] * u[:, early]).sum(dim=(0, 1) if weights.dim() == 2 else None)
 
@@ -125,7 +128,9 @@ def several_taps(
         whole = with_past(state, owner, u, n) if n else u
         ends = range(whole.size(1) - first, whole.size(1) - first - sets[0].size(0), -1)
         slices = [whole[:, end - u.size(1) : end] for end in ends]
-        return tuple(torch.stack([s * w for s, w in zip(slices, each.unbind(), strict=True)]).sum(dim=0) for each in sets)
+        return tuple(
+            torch.stack([s * w for s, w in zip(slices, each.unbind(), strict=True)]).sum(dim=0) for each in sets
+        )
     if state is None or not n:
         return tuple(_Taps.apply(u, first, *sets))
     answers = _Taps.apply(with_past(state, owner, u, n), first, *sets)
