@@ -43,6 +43,8 @@ class LayerScale(Residual):
 
     def __init__(self, layer: Layer, epsilon: float = 0.0) -> None:
         super().__init__()
+        if not epsilon >= 0:
+            raise ZooError(f"epsilon = {epsilon} must be above 0, or 0 for the paper's choice by depth")
         by_depth = 0.1 if layer.num_layers <= 18 else 1e-5 if layer.num_layers <= 24 else 1e-6
         value = epsilon or by_depth
         self.gamma_attention = hint(nn.Parameter(torch.full((layer.width,), value)))
@@ -74,6 +76,10 @@ class X0Lambda(Rebased):
         super().__init__(layer)
         self.eps = layer.norm_eps
         share = layer.index / max(1, layer.num_layers - 1)
+
+        for name, factor in (("lambda_lr_factor", lambda_lr_factor), ("mu_lr_factor", mu_lr_factor)):
+            if not factor >= 0:
+                raise ZooError(f"{name} = {factor} must be a multiple of the learning rate, not less than 0")
 
         def weight(first: float, last: float, lr_factor: float) -> nn.Parameter:
             return hint(nn.Parameter(torch.tensor(first + share * (last - first))), lr_factor=lr_factor)

@@ -76,6 +76,8 @@ def test_a_card_has_its_parts(id: str) -> None:
         "- Memory",
         "- Decoding",
     ]
+    memory, _, _ = read.sections["Cost"].partition("- Memory:")[2].partition("\n- ")
+    assert "T×T" in memory, "it must say whether a T×T matrix is kept"
 
 
 @pytest.mark.parametrize("id", OURS)

@@ -199,7 +199,7 @@ def test_a_reader_may_have_seen_enough(settings: list[str], tmp_path: Path, quic
     assert reader.communicate()[1] == b"" and reader.returncode == 0
 
 
-@pytest.mark.parametrize("suite", ["v1", "v2", "v3", "v4", "skip", "weak_recurrence", "smoke"])
+@pytest.mark.parametrize("suite", ["v1", "v2", "v3", "v4", "skip", "weak_recurrence", "smoke", "relatives", "mixers"])
 def test_suites_name_methods_that_exist(suite: str) -> None:
     loaded = load.load_config([f"suites/{suite}"])
     for name in loaded.build("suite").methods:

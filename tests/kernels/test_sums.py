@@ -7,7 +7,8 @@ import torch
 from helpers.random_tensors import randn
 from torch.autograd import gradcheck
 
-from zoo.kernels.sums import taps, weighted_sum
+from zoo.kernels import sums
+from zoo.kernels.sums import several_taps, taps, weighted_sum
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (2, 3, 1)])
@@ -31,3 +32,14 @@ def test_taps(first: int, shape: tuple[int, ...]) -> None:
                 naive = naive.index_add(1, torch.tensor([t]), (weights[k] * u[:, t - first - k])[:, None])
     torch.testing.assert_close(taps(owner, u, weights, None, first=first), naive)
     assert gradcheck(lambda u, w: taps(owner, u, w, None, first=first), (u, weights))
+
+
+@pytest.mark.parametrize("cache", [1, 300, 1 << 21])
+def test_several_taps_are_taps_of_each_set(cache: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sums, "CACHE", cache)
+    u, sets, owner = randn(5, 6, 4), (randn(2, 4), randn(2, 4), randn(2)), torch.nn.Module()
+    for answer, weights in zip(several_taps(owner, u, sets, None), sets, strict=True):
+        torch.testing.assert_close(
+            answer, weights[0] * u + weights[1] * torch.nn.functional.pad(u, (0, 0, 1, 0))[:, :-1]
+        )
+    assert gradcheck(lambda u, *sets: several_taps(owner, u, sets, None), (u, *sets))

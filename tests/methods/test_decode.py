@@ -82,15 +82,18 @@ TEMPORAL = [method for slot, method in DECODED if slot == "temporal_mixing"]
 NOT_TTESTS = ["attention_input", "attention", "output"]  # the sites beside the default one
 
 
-@pytest.mark.parametrize(("method", "site"), list(itertools.product(TEMPORAL, NOT_TTESTS)))
+def has(slot: str, method: str, setting: str) -> bool:
+    return any(known.name == setting for known in settings_of(factory(slot, method)))
+
+
+PLACED = [method for method in TEMPORAL if has("temporal_mixing", method, "site")]  # the others choose their sites
+
+
+@pytest.mark.parametrize(("method", "site"), list(itertools.product(PLACED, NOT_TTESTS)))
 def test_decodes_at_every_site(method: str, site: str) -> None:
     mixing = preset(factory("temporal_mixing", method), site=site)
     parallel = len(method) % 2 == 0
     assert_decodes(random_model(depth=3, num_kv_heads=2, parallel=parallel, temporal_mixing=mixing), PLANS[:3])
-
-
-def has(slot: str, method: str, setting: str) -> bool:
-    return any(known.name == setting for known in settings_of(factory(slot, method)))
 
 
 @pytest.mark.parametrize("method", [m for m in TEMPORAL if has("temporal_mixing", m, "n")])
@@ -130,7 +133,7 @@ def sample() -> list[tuple[str | None, str | None, str | None, str]]:
     drawn = random.Random(4)
     by_slot = {slot: [m for s, m in DECODED if s == slot] for slot, _ in METHODS}
     again = [m for m in by_slot["residual"] if "blocks" in extension("residual", m).reads]
-    temporal = by_slot["temporal_mixing"]
+    temporal = PLACED
     # What changes the answer of attention cannot be run again; tests of combinations see that it is refused.
     scores = [m for m in by_slot["score_mixing"] if not overrides(extension("score_mixing", m), "output")]
     sites = itertools.cycle(["ffn", "attention_input"])

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from helpers.against_relatives import assert_equals_relative, assert_starts_as_relative
-from helpers.random_models import extension_of, factory, random_model, tokens
+from helpers.random_models import METHODS, extension_of, factory, random_model, tokens
+from reference.relatives import REFERENCES
 
+from zoo.errors import ZooError
 from zoo.extension import preset
+from zoo.plugins.settings import settings_of
 
 HOSTS = ["sequential", "parallel"]
 # (depth, length, key heads of 4)
@@ -60,3 +63,25 @@ def test_the_comparison_sees_another_start():
         assert_starts_as_relative(built, "layer_scale", constant(0.2))
     with pytest.raises(AssertionError, match="expected"):
         assert_starts_as_relative(built, "layer_scale", nothing)
+
+
+COUNTS = [
+    (slot, id, setting.name)
+    for slot, id in METHODS
+    if id in REFERENCES
+    for setting in settings_of(factory(slot, id))
+    if setting.annotation in (int, int | None)
+]
+
+
+def test_a_count_that_makes_no_sense_is_refused_by_name_or_works():
+    """No setting of a published method gives a traceback of torch's, or a model that fails later."""
+    for slot, id, setting in COUNTS:
+        for value in (-1, 0, 99):
+            method = preset(factory(slot, id), **{setting: value})
+            try:
+                built = random_model(depth=2, width=16, **{slot: method})
+            except (ValueError, ZooError) as refusal:
+                assert f"{setting} = {value}" in str(refusal), (id, setting, value)
+            else:
+                assert built(tokens(1, 5)).isfinite().all(), (id, setting, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -124,6 +125,19 @@ def test_no_parameter_stays_at_its_start(id: str) -> None:
 
 
 # --- identities
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_what_is_said_to_start_as_the_baseline_does(parallel: bool) -> None:
+    """In every direction: the references' table, what the methods declare, and what they compute."""
+    shape = {"depth": 4, "width": 32, "head_dim": 8, "ffn_dim": 48, "init_std": 0.3, "parallel": parallel}
+    plain, ids = model(50, 16, **shape).double(), tokens(2, 6)
+    for id in METHODS:
+        built = model(50, 16, **shape, residual=factory("residual", id)).double()
+        declared = factory("residual", id).starts_as or extension_of(built.layers[0], "residual").starts_as
+        assert declared == REFERENCES[id].starts_as, id
+        equal = torch.allclose(built(ids), plain(ids), rtol=1e-6, atol=1e-6)
+        assert equal == (declared == "baseline"), id
 
 
 def test_blocks_of_one_sublayer_are_attention_residuals() -> None:
@@ -249,6 +263,9 @@ def test_streams_separate_in_training(id: str) -> None:
         ("attnres_block", {"size": 8}, "size = 8"),
         ("dca", {"kappa": -1}, "kappa = -1"),
         ("backout", {"layer_taken": 3}, "layer_taken = 3"),
+        ("layer_scale", {"epsilon": -0.1}, "epsilon = -0.1 must be above 0"),
+        ("x0_lambda", {"mu_lr_factor": -1.0}, "mu_lr_factor = -1.0 must be a multiple of the learning rate"),
+        ("x0_lambda_nanochat", {"lambda_lr_factor": math.nan}, "lambda_lr_factor = nan"),
     ],
 )
 def test_bad_settings_are_refused_by_name(id: str, settings: dict[str, object], sentence: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -11,10 +12,13 @@ from helpers.random_models import extension_of, factory, random_model, tokens
 from torch import Tensor
 
 from zoo.errors import ZooError
-from zoo.extension import Layer, preset
+from zoo.extension import AttentionInputs, Layer, ScoreMixing, preset
+from zoo.history import History
 from zoo.model.block import Block
 from zoo.model.build import model
 from zoo.model.language_model import LanguageModel
+from zoo.scores import Factors, Scores, Term
+from zoo.state import State
 from zoo.testing import check
 
 HOSTS = ["sequential", "parallel"]
@@ -181,6 +185,44 @@ def test_fox_that_never_forgets_is_the_baseline_without_positions() -> None:
             extension_of(block, "score_mixing").b_f.fill_(1e4)
     plain = model(50, 16, depth=3, width=32, head_dim=8, ffn_dim=48, init_std=0.3, positions="none").double()
     same(built, plain)
+
+
+class SharedMaps(ScoreMixing):
+    """Plain attention in which both heads of a pair attend as the first of them does."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+
+    def forward(self, q: Tensor, k: Tensor, inputs: AttentionInputs, history: History, state: State | None) -> Scores:
+        first = [heads[:, ::2].repeat_interleave(2, dim=1) for heads in (q, k)]
+        return Factors((Term(*first, query=q.size(-1) ** -0.5),))
+
+
+def test_differential_of_nothing_without_its_norm_shares_the_first_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoo_plugins.maps.rms_norm", lambda x, gain, eps: x)
+    built = fresh("score_mixing", "differential")
+    with torch.no_grad():
+        for block in built.layers:
+            own = extension_of(block, "score_mixing")
+            own.lambda_0 = 0.0
+            own.lambdas.zero_()  # λ = e⁰ − e⁰ + λ0 = 0
+    shape = {"depth": 3, "width": 32, "head_dim": 8, "ffn_dim": 48, "init_std": 0.3}
+    same(built, model(50, 16, **shape, score_mixing=SharedMaps).double())
+
+
+@pytest.mark.parametrize("keys", [2, 5, 9])
+def test_a_row_whose_scale_is_one_is_plain_attention(keys: int) -> None:
+    """ssmax with s log n = 1: rows see different numbers of keys, so one row of one layer at a time."""
+    built = model(50, 16, depth=1, width=32, head_dim=8, ffn_dim=48, init_std=0.3, **ssmax_of(1 / math.log(keys)))
+    plain = model(50, 16, depth=1, width=32, head_dim=8, ffn_dim=48, init_std=0.3)
+    ours, theirs = built.double()(tokens(2, 9)), plain.double()(tokens(2, 9))
+    torch.testing.assert_close(ours[:, keys - 1], theirs[:, keys - 1], rtol=1e-6, atol=1e-6)
+    others = [row for row in range(1, 9) if row != keys - 1]
+    assert (ours - theirs)[:, others].abs().amax(dim=(0, 2)).min() > 1e-4
+
+
+def ssmax_of(start: float) -> dict[str, Callable[..., ScoreMixing]]:
+    return {"score_mixing": preset(factory("score_mixing", "ssmax"), start=start)}
 
 
 def test_mta_of_heads_alone_is_talking_heads() -> None:

@@ -51,30 +51,60 @@ def weighted_sum(weights: Tensor, tensors: Sequence[Tensor]) -> Tensor:
     return _WeightedSum.apply(weights, *tensors)
 
 
+CACHE = 1 << 21  # bytes of u: with as many of the gradient's they stay in a core's cache, or near it
+
+
 class _Taps(torch.autograd.Function):
-    """Saves u and the weights: rows before the start are left out, not padded."""
+    """Saves u and the weights: rows before the start are left out, not padded. One answer for each set of weights."""
 
     @staticmethod
-    def forward(ctx: Any, u: Tensor, weights: Tensor, first: int) -> Tensor:
-        ctx.save_for_backward(u, weights)
+    def forward(ctx: Any, u: Tensor, first: int, *sets: Tensor) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(u, *sets)
         ctx.first = first
-        total = torch.zeros_like(u) if first else u * weights[0]
-        for k, (late, early) in _shifts(u.size(1), weights.size(0), first):
-            if first or k:
-                total[:, late].addcmul_(u[:, early], weights[k])
-        return total
+        return tuple(_tapped(u, weights, first) for weights in sets)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        u, weights = ctx.saved_tensors
-        d_u = torch.zeros_like(u)
-        d_weights = torch.zeros_like(weights) if ctx.needs_input_grad[1] else None
-        for k, (late, early) in _shifts(u.size(1), weights.size(0), ctx.first):
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        u, *sets = ctx.saved_tensors
+        d_u = torch.zeros_like(u) if ctx.first else torch.empty_like(u)
+        d_sets = [torch.zeros_like(w) if need else None for w, need in zip(sets, ctx.needs_input_grad[2:], strict=True)]
+        for part in _in_cache(u, *sets):
+            for i, (grad, weights, d_weights) in enumerate(zip(grads, sets, d_sets, strict=True)):
+                _add_gradients(grad[part], u[part], weights, ctx.first, d_u[part], d_weights, begun=i > 0)
+        return d_u, None, *d_sets
+
+
+def _tapped(u: Tensor, weights: Tensor, first: int) -> Tensor:
+    """Σ_k weights[k] ⊙ u_{t−first−k}."""
+    total = (u.new_zeros if first else u.new_empty)(u.shape, dtype=_widest(weights, [u]))
+    for part in _in_cache(u, weights):
+        for k, (late, early) in _shifts(u.size(1), weights.size(0), first):
+            if k or first:
+                total[part, late].addcmul_(u[part, early], weights[k])
+            else:
+                torch.mul(u[part], weights[0], out=total[part])
+    return total
+
+
+def _add_gradients(
+    grad: Tensor, u: Tensor, weights: Tensor, first: int, d_u: Tensor, d_weights: Tensor | None, begun: bool
+) -> None:
+    """Add the gradients of u and, if there is a place for it, of the weights to what is there; to d_u only if it has `begun`."""
+    for k, (late, early) in _shifts(u.size(1), weights.size(0), first):
+        if k or first or begun:
             d_u[:, early].addcmul_(grad[:, late], weights[k])
-            if d_weights is not None:
-                d_weights[k] = (grad[:, late] * u[:, early]).sum(dim=(0, 1) if weights.dim() == 2 else None)
-        return d_u, d_weights, None
+        else:
+            torch.mul(grad, weights[0], out=d_u)
+        if d_weights is not None:
+            d_weights[k] += (grad[:, late] * u[:, early]).sum(dim=(0, 1) if weights.dim() == 2 else None)
+
+
+def _in_cache(u: Tensor, *sets: Tensor) -> Iterator[slice]:
+    """Rows of u (B, T, D), so few at a time that passes over them find them in the cache; of weights per tap, all at once."""
+    few = max(1, CACHE // max(1, u.size(1) * u.size(2) * u.element_size()))
+    rows = few if any(weights.dim() == 2 for weights in sets) else max(1, u.size(0))
+    return (slice(start, start + rows) for start in range(0, u.size(0), rows))
 
 
 def _shifts(length: int, count: int, first: int) -> Iterator[tuple[int, tuple[slice, slice]]]:
@@ -85,15 +115,26 @@ def _shifts(length: int, count: int, first: int) -> Iterator[tuple[int, tuple[sl
 
 def taps(owner: nn.Module, u: Tensor, weights: Tensor, state: State | None, *, first: int = 0) -> Tensor:
     """Σ_k weights[k] ⊙ u_{t−first−k}, with u = 0 before the start, for weights (n,) or (n, D)."""
-    n = first + weights.size(0) - 1
+    (answer,) = several_taps(owner, u, (weights,), state, first=first)
+    return answer
+
+
+def several_taps(
+    owner: nn.Module, u: Tensor, sets: Sequence[Tensor], state: State | None, *, first: int = 0
+) -> tuple[Tensor, ...]:
+    """`taps` of the same u with each of several sets of weights, all of n taps."""
+    n = first + sets[0].size(0) - 1
     if torch.compiler.is_compiling():
         whole = with_past(state, owner, u, n) if n else u
-        ends = range(whole.size(1) - first, whole.size(1) - first - weights.size(0), -1)
-        slices = [whole[:, end - u.size(1) : end] * w for end, w in zip(ends, weights.unbind(), strict=True)]
-        return torch.stack(slices).sum(dim=0)
+        ends = range(whole.size(1) - first, whole.size(1) - first - sets[0].size(0), -1)
+        slices = [whole[:, end - u.size(1) : end] for end in ends]
+        return tuple(
+            torch.stack([s * w for s, w in zip(slices, each.unbind(), strict=True)]).sum(dim=0) for each in sets
+        )
     if state is None or not n:
-        return _Taps.apply(u, weights, first)
-    return _Taps.apply(with_past(state, owner, u, n), weights, first)[:, n:]
+        return tuple(_Taps.apply(u, first, *sets))
+    answers = _Taps.apply(with_past(state, owner, u, n), first, *sets)
+    return tuple(answer[:, n:] for answer in answers)
 
 
 def previous(owner: nn.Module, u: Tensor, state: State | None) -> Tensor:
