@@ -18,6 +18,7 @@ import json
 import os
 import pickle
 import shutil
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -170,7 +171,8 @@ def read_into(path: Path, tensors: dict[str, Tensor]) -> None:
         def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
             return _metadata(path)
 
-    with _in_words(path):
+    with _in_words(path), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled")  # as it should be: nobody waits for anybody
         try:
             dcp.load(tensors, storage_reader=Reader(path), no_dist=True)
         except CheckpointException as error:

@@ -60,9 +60,17 @@ def _save_shards(session: Session, of_ranks: list[Any]) -> None:
     """Each rank what it holds of the tensors; the first one makes a checkpoint of it."""
     ranks, folder = session.ranks, session.folder / "checkpoints"
     temporary: Path = ranks.on_first(lambda: sharded_checkpoint.begin(folder, session.state.step))
-    with ranks.exchange(computes=True):
-        own = sharded_checkpoint.write_own(temporary, _tensors(session), ranks.rank)
-    files = {name: digest for each in ranks.gather(own) for name, digest in each.items()}
+    written: dict[str, str] | OSError
+    try:
+        with ranks.exchange(computes=True):
+            written = sharded_checkpoint.write_own(temporary, _tensors(session), ranks.rank)
+    except OSError as error:  # of any rank, it is that of all
+        written = error
+    files: dict[str, str] = {}
+    for each in ranks.gather(written):
+        if isinstance(each, OSError):
+            raise each
+        files |= each
 
     def commit() -> None:
         path = sharded_checkpoint.commit(temporary, _plain_values(session, of_ranks), files)
