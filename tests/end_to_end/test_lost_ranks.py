@@ -87,7 +87,7 @@ def test_the_replica_lets_go_of_its_group_though_someone_holds_it() -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         held = ranks.Ranks(0, 2, torch.device("cpu"))  # of two, so that there is a replica at all
-        replica: Any = held.replica(torch.nn.Linear(2, 2))
+        replica: Any = held.averaging(torch.nn.Linear(2, 2))
         reducer = weakref.ref(replica.reducer)
         assert reducer() is not None
         held._release()

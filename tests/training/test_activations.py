@@ -30,6 +30,7 @@ def session_of(method: str = "wr_8_2", step_tokens: int = 8 * 8 * 2, **slots: ob
     return SimpleNamespace(
         model=random_model(dtype=torch.float32, dropout=0.3, **chosen).train(),
         ranks=SimpleNamespace(device=torch.device("cpu"), size=1),
+        replica=SimpleNamespace(is_whole=True),
         state=SimpleNamespace(step=50),
         data=Data(),
         autocast=contextlib.nullcontext,

@@ -46,7 +46,7 @@ def measure_test_loss(folder: Path, known: dict[str, Data]) -> None:
 
     from zoo.errors import DataError
     from zoo.generation.open_run import open_run
-    from zoo.runs.run_folder import check_identity, identity, read_provenance
+    from zoo.runs.run_folder import check_identity, identity
     from zoo.system.files import write_atomically
 
     run = open_run(folder)
@@ -54,7 +54,7 @@ def measure_test_loss(folder: Path, known: dict[str, Data]) -> None:
     if which not in known:
         known[which] = run.config.build("data")
     data = known[which]
-    check_identity(folder, identity(data, read_provenance(folder)["world_size"]))
+    check_identity(folder, identity(data))
     result = TestLoss(None)
     try:
         loss = 0.0

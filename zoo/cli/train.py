@@ -15,6 +15,7 @@ from zoo.cli.arguments import GinParser, ended_by_reader, failed
 from zoo.cli.output import outlast_readers
 from zoo.cli.printing import shown_log, warn
 from zoo.system.process import prepare_process
+from zoo.training.places import adopt_slurm
 from zoo.training.signals import end_with_bench
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ examples:
   zoo-train --gin recipes/law --plan                    the numbers that follow from the model's size
   zoo-train --settings warmup                           what can be set, and what it means
   torchrun --nproc-per-node 2 --no-python zoo-train --gin METHOD --folder DIR
+  srun --ntasks 2 zoo-train --gin METHOD --run DIR      the same under Slurm
 
 The same command again continues a run that was interrupted, from its last checkpoint.
 torchrun takes --run for one of its own flags; --folder is the same.
@@ -87,14 +89,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     if arguments.settings is not None:
         return show_settings(arguments.settings)
-    if argv is None:
-        prepare_process()
-        end_with_bench()
-    if "RANK" in os.environ:  # DDP is told that parameters may be unused, and would warn when none is
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from zoo.errors import RankError, ZooError
 
     try:
+        adopt_slurm()
+        if argv is None:
+            prepare_process()
+            end_with_bench()
+        if "RANK" in os.environ:  # DDP is told that parameters may be unused, and would warn when none is
+            os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         return _train(arguments)
     except ZooError as error:
         if error.speaks if isinstance(error, RankError) else _first():

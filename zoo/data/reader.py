@@ -52,6 +52,8 @@ class BatchReader(Iterator["Tensor"]):
         self.epoch = 0
         self._rank, self._world = rank, world
         self._seed = seed
+        self._start = 0  # the place in the epoch's order where this reader began
+        self._batches_read: int | None = 0  # since then, on this rank; None: a state of an earlier version did not say
         self.order = "listed" if data.num_blocks <= LISTED and len(data.parts) == 1 else "computed"
         self._open()
 
@@ -76,12 +78,14 @@ class BatchReader(Iterator["Tensor"]):
 
         num_blocks = self.data.num_blocks
         count = max(num_blocks, together)
+        left = (count - self._start) // together * together
         if self.order == "computed":
-            places = DataPipeline.count(0)
-            return places.take(count // together * together) if len(self.data.parts) == 1 else places
+            places = DataPipeline.count(self._start)
+            return places.take(left) if len(self.data.parts) == 1 else places
         digest = hashlib.sha256(f"{self._seed} {self.epoch}".encode()).digest()
         numbers = read_sequence([i % num_blocks for i in range(count)])
-        return numbers.shuffle(0, seed=int.from_bytes(digest[:7], "big")).take(count // together * together)
+        shuffled = numbers.shuffle(0, seed=int.from_bytes(digest[:7], "big"))
+        return (shuffled.skip(self._start) if self._start else shuffled).take(left)
 
     def _order(self) -> Order | None:
         data = self.data
@@ -94,21 +98,47 @@ class BatchReader(Iterator["Tensor"]):
     def __next__(self) -> Tensor:
         while (batch := next(self._batches, None)) is None:
             self.epoch += 1
+            self._start = self._batches_read = 0
             self._open()
+        if self._batches_read is not None:
+            self._batches_read += 1
         return batch
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values and tensors."""
-        order = {} if self.order == "listed" else {"order": self.order}
-        return {"epoch": self.epoch, "of": self._of(), "pipeline": self._pipeline.state_dict(strict=True), **order}
+        state = {"epoch": self.epoch, "of": self._of(), "pipeline": self._pipeline.state_dict(strict=True)}
+        state |= {} if self.order == "listed" else {"order": self.order}
+        return state | {"start": self._start, "batches": self._batches_read}
+
+    def load_states(self, states: Sequence[Mapping[str, Any]]) -> None:
+        """Go on where the readers of all ranks stood, in the order of ranks; their number may have been another."""
+        if len(states) == self._world:
+            self.load_state_dict(states[self._rank])
+            return
+        first = states[0]
+        self._check(first, but=("rank", "world size"))
+        if first.get("batches") is None:
+            raise DataError(
+                f"an earlier version began this epoch, with {len(states)} processes, and did not write down how far it came:"
+                " go on with as many until the next checkpoint"
+            )
+        self.epoch, self.order = first["epoch"], first.get("order", "listed")
+        self._start = first["start"] + first["batches"] * len(states) * self.data.batch_size
+        self._batches_read = 0
+        self._open()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        saved, own = dict(state["of"]), self._of()
-        if differ := [f"{name} {saved.get(name)} (now {own[name]})" for name in own if saved.get(name) != own[name]]:
-            raise DataError(f"training cannot go on with other data: it was saved with {', '.join(differ)}")
+        self._check(state)
         self.epoch, self.order = state["epoch"], state.get("order", "listed")
+        self._start, self._batches_read = state.get("start", 0), state.get("batches")
         self._open()
         self._pipeline.load_state_dict(state["pipeline"])
+
+    def _check(self, state: Mapping[str, Any], but: Sequence[str] = ()) -> None:
+        """Refuse the state of a reader of other data."""
+        saved, own = dict(state["of"]), {name: value for name, value in self._of().items() if name not in but}
+        if differ := [f"{name} {saved.get(name)} (now {own[name]})" for name in own if saved.get(name) != own[name]]:
+            raise DataError(f"training cannot go on with other data: it was saved with {', '.join(differ)}")
 
     def _of(self) -> dict[str, int | str]:
         data = self.data

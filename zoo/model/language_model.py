@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from zoo.errors import ZooError
-from zoo.extension import Extension, Residual, name_of
+from zoo.extension import Extension, Residual, name_of, overrides
 from zoo.history import History
 from zoo.kernels.cross_entropy import Score, linear_cross_entropy, linear_score
 from zoo.model.activations import observed_pass
@@ -166,6 +166,13 @@ class LanguageModel(CausalLM):
     def all_parts(self) -> list[Extension]:
         """Every layer's extension in every slot."""
         return [part for slot in SLOTS for part in self.parts(slot)]
+
+    def outer_parts(self) -> list[Extension]:
+        """What the model calls outside of the blocks that it is in: under the first layer, and after the last."""
+        first, last = self._block(0), self._block(-1)
+        ends = [part for part, call in ((first.residual, "open"), (last.residual, "close")) if overrides(part, call)]
+        mixed = [first.mixers.get("embedding"), last.mixers.get("output")]
+        return [*ends, *(mixing for mixing in mixed if mixing is not None)]
 
     def _by_layer(self) -> Iterator[tuple[Extension, ...]]:
         return zip(*(self.parts(slot) for slot in SLOTS), strict=True)

@@ -1,4 +1,4 @@
-"""Checkpoints: one file each, never half of one.
+"""Checkpoints: one file each, or one folder that many processes wrote (`zoo.runs.sharded_checkpoint`), never half of one.
 
 A checkpoint is a plain `torch.save` file whose name carries its step and the start of its SHA-256, so that a truncated
 or altered one is noticed (`sha256sum` tells as well) and the one before it is used. It is written under a temporary
@@ -18,11 +18,12 @@ from typing import IO, Any, NamedTuple
 
 from zoo.config.values import changed_bindings
 from zoo.errors import CheckpointError
+from zoo.runs import sharded_checkpoint
 from zoo.runs.run_control import RUN_CONTROL
 from zoo.system.files import TEMPORARY, sync_folder
 from zoo.system.regular_files import open_regular
 
-_NAME = re.compile(r"step_(?P<step>\d{8,})\.(?P<digest>[0-9a-f]{16})\.pt")
+_NAME = re.compile(r"step_(?P<step>\d{8,})\.(?P<digest>[0-9a-f]{16})\.(pt|sharded)")
 PARTS: dict[str, type] = {"model": dict, "optimizer": dict, "state": dict, "ranks": list, "marks": dict}
 CONFIG = "config"  # the configuration of the run that wrote it, as text; older checkpoints lack it
 
@@ -34,10 +35,15 @@ class Checkpoint(NamedTuple):
     path: Path
     digest: str
 
+    @property
+    def is_sharded(self) -> bool:
+        """Whether it is a folder that many processes wrote."""
+        return self.path.suffix == sharded_checkpoint.SUFFIX
+
 
 def listed(folder: Path) -> list[Checkpoint]:
     """The checkpoints of a folder, oldest first."""
-    matches = [(_NAME.fullmatch(path.name), path) for path in folder.glob("step_*.pt")]
+    matches = [(_NAME.fullmatch(path.name), path) for path in folder.glob("step_*")]
     checkpoints = [Checkpoint(int(m["step"]), path, m["digest"]) for m, path in matches if m]
     return sorted(checkpoints, key=lambda checkpoint: (checkpoint.step, _written(checkpoint.path)))
 
@@ -69,7 +75,7 @@ def save(folder: Path, step: int, state: dict[str, Any], keep: int = 2) -> Path:
         sync_folder(folder)
     finally:
         temporary.unlink(missing_ok=True)
-    _prune(folder, Checkpoint(step, path, hashing.digest()), keep)
+    prune(folder, path, keep)
     return path
 
 
@@ -96,10 +102,11 @@ class _Hashing:
         return self._hash.hexdigest()[:16]
 
 
-def _prune(folder: Path, newest: Checkpoint, keep: int) -> None:
+def prune(folder: Path, newest: Path, keep: int) -> None:
     """Keep the newest checkpoint and those before it; later ones belong to a future that was given up."""
-    others = [checkpoint for checkpoint in listed(folder) if checkpoint.path != newest.path]
-    before = [checkpoint for checkpoint in others if checkpoint.step < newest.step]
+    (step,) = (checkpoint.step for checkpoint in listed(folder) if checkpoint.path == newest)
+    others = [checkpoint for checkpoint in listed(folder) if checkpoint.path != newest]
+    before = [checkpoint for checkpoint in others if checkpoint.step < step]
     to_keep = before[-(keep - 1) :] if keep > 1 else []
     for checkpoint in others:
         if checkpoint not in to_keep:
@@ -108,7 +115,10 @@ def _prune(folder: Path, newest: Checkpoint, keep: int) -> None:
 
 def _drop(checkpoint: Checkpoint) -> None:
     with contextlib.suppress(OSError):  # a folder of that name, say: what cannot be removed does no harm
-        checkpoint.path.unlink()
+        if checkpoint.is_sharded:
+            sharded_checkpoint.drop(checkpoint.path)
+        else:
+            checkpoint.path.unlink()
 
 
 def prune_older(folder: Path, newest: Checkpoint, keep: int) -> None:
@@ -144,6 +154,8 @@ def damage(checkpoint: Checkpoint) -> str:
     """Why a checkpoint is not what was written, to follow its name in a sentence; empty if it is sound."""
     digest = hashlib.sha256()
     try:
+        if checkpoint.is_sharded:
+            return DAMAGED if sharded_checkpoint.damage(checkpoint.path, checkpoint.digest) else ""
         with open_regular(checkpoint.path) as file:
             while block := file.read(1 << 20):
                 digest.update(block)
@@ -161,6 +173,8 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
     """Load a checkpoint to the CPU; it can hold tensors and plain values only."""
     import torch
 
+    if checkpoint.is_sharded:
+        return sharded_checkpoint.read_whole(checkpoint.path)
     try:
         with open_regular(checkpoint.path) as file:
             loaded = torch.load(file, map_location="cpu", weights_only=True)
@@ -206,7 +220,10 @@ def probe(folder: Path, size: int, keep: int) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for left_over in folder.glob(f"*{TEMPORARY}"):  # of a process that was killed while it wrote
-            left_over.unlink(missing_ok=True)
+            if left_over.is_dir():
+                sharded_checkpoint.drop(left_over)
+            else:
+                left_over.unlink(missing_ok=True)
         trial = folder / f"probe{TEMPORARY}"
         try:
             trial.write_bytes(b"\0" * 4096)

@@ -145,7 +145,7 @@ def _own_text(file: Path) -> str:
 
 
 def check_identity(folder: Path, identity: dict[str, Any]) -> None:
-    """Refuse to go on with another corpus, tokenizer or number of processes."""
+    """Refuse to go on with another corpus or tokenizer."""
     if not begun(folder):
         return
     before = known_versions(folder) or {**identity, **_own_tokenizer(folder)}  # the checkpoint knows its corpus as well
@@ -163,9 +163,15 @@ def _own_tokenizer(folder: Path) -> dict[str, str]:
         return {}
 
 
-def identity(data: Any, size: int) -> dict[str, Any]:
+def identity(data: Any) -> dict[str, Any]:
     """What must stay the same for the same run, beside its configuration."""
-    return {"corpus": data.fingerprint, "tokenizer": data.tokenizer.identity, "world_size": size}
+    return {"corpus": data.fingerprint, "tokenizer": data.tokenizer.identity}
+
+
+def world_size(folder: Path) -> int | None:
+    """The number of processes that began the run in this folder; None where none was begun, or nobody knows."""
+    size = known_versions(folder).get("world_size") if begun(folder) else None
+    return size if isinstance(size, int) and size > 0 else None
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:

@@ -29,6 +29,8 @@ def is_due(step: int, steps: int, log_every: int, validate_every: int) -> bool:
 
 def quantities(session: Session) -> dict[str, dict[int, Tensor]]:
     """What the model has learned, and what it shows at this step: name → layer → value."""
+    if not session.replica.is_whole:  # the run is ending without the other ranks, which hold the rest of the weights
+        return {}
     return session.model.probes() | activations(session)
 
 

@@ -9,7 +9,7 @@ from zoo.system import global_state
 from zoo.training.parameter_names import readable
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from zoo.model.language_model import LanguageModel
 
@@ -37,10 +37,16 @@ class Early:
         self.changed.update(new)
         names = " and ".join(self.methods)
         messages = [f"a training step with {names} changes {change}; it is set back after every step" for change in new]
-        self.silent = {name: p for name, p in self.silent.items() if p.grad is None or not bool(p.grad.any())}
+        self.silent = {name: p for name, p in self.silent.items() if p.grad is None or not _any(p.grad)}
         if step == self.last and self.silent:
             messages.append(_unused(self.silent, step))
         return messages
+
+
+def _any(gradient: Tensor) -> bool:
+    """Whether a gradient, of which ranks may hold parts, has a number that is not 0."""
+    whole = getattr(gradient, "full_tensor", None)  # of a DTensor; all ranks come here together
+    return bool((whole() if whole else gradient).any())
 
 
 def _unused(silent: dict[tuple[str, str], nn.Parameter], steps: int) -> str:

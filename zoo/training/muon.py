@@ -14,7 +14,7 @@ import torch
 
 from zoo.errors import ConfigError
 from zoo.training.adamw import adamw_over
-from zoo.training.parameter_groups import NOT_SCALED, is_hidden_matrix, parameter_groups
+from zoo.training.parameter_groups import NOT_SCALED, is_hidden_matrix, is_shard, parameter_groups
 from zoo.training.undecorated import Undecorated, plain
 
 if TYPE_CHECKING:
@@ -68,11 +68,21 @@ def make_muon(model: torch.nn.Module, settings: UpdateSettings) -> Joined:
     hidden = is_hidden_matrix(model)
     matrices = parameter_groups(model, settings, hidden)
     others = parameter_groups(model, settings, lambda parameter: not hidden(parameter))
-    muon = Muon(
-        matrices,
+    parts: list[torch.optim.Optimizer] = []
+    for sharded in (False, True):
+        if groups := [group for group in matrices if is_shard(group["params"][0]) == sharded]:
+            parts.append(_muon_over(groups, settings, sharded))
+    return Joined(*parts, adamw_over(others, settings)) if others else Joined(*parts)
+
+
+def _muon_over(groups: list[dict[str, Any]], settings: UpdateSettings, sharded: bool) -> Muon:
+    kind = Muon
+    if sharded:
+        from zoo.training.sharded_muon import ShardedMuon as kind  # type: ignore[assignment]
+    return kind(
+        groups,
         lr=settings.lr,
         weight_decay=settings.weight_decay,
         momentum=settings.momentum,
         adjust_lr_fn="match_rms_adamw",
     )
-    return Joined(muon, adamw_over(others, settings)) if others else Joined(muon)

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from zoo.training.replicas import NamedGradient
     from zoo.training.session import Session
 from zoo.training.parameter_names import readable
 
 
 def first_nonfinite(session: Session, batches: list[tuple[Tensor, Tensor]], random_states: list[Any]) -> str:
     """Find the first number that is not finite: forwards with the same batches and random numbers, then backwards."""
-    first_bad = session.ranks.gather(_forward(session, batches, random_states))
+    bad_gradients = session.ranks.gather(first_nonfinite_gradient(session.replica.gradients()))
+    with session.replica.whole():
+        first_bad = session.ranks.gather(_forward(session, batches, random_states))
     return (
         next(filter(None, first_bad), None)
-        or first_nonfinite_gradient(session.model)
+        or _nearest_to_loss(bad_gradients)
         or "the norm of the gradient is too large for its type"
     )
 
@@ -79,12 +82,26 @@ def number(value: float) -> str:
     return "NaN" if math.isnan(value) else "infinite" if math.isinf(value) else f"{value:.4f}"
 
 
-def first_nonfinite_gradient(model: torch.nn.Module) -> str | None:
+class BadGradient(NamedTuple):
+    """A gradient that is not finite."""
+
+    place: int  # among all, from the input to the loss
+    words: str
+
+
+def first_nonfinite_gradient(gradients: Sequence[NamedGradient]) -> BadGradient | None:
     """The gradient nearest to the loss that is not finite: a bad one spoils all below it."""
-    for name, parameter in reversed(list(model.named_parameters())):
-        if parameter.grad is not None and not bool(parameter.grad.isfinite().all()):
-            return f"the gradient of {readable(name)} is {_kind(parameter.grad)}, though the forward pass is finite"
+    for place, (name, gradient) in reversed(list(enumerate(gradients))):
+        if not bool(gradient.isfinite().all()):
+            words = f"the gradient of {readable(name)} is {_kind(gradient)}, though the forward pass is finite"
+            return BadGradient(place, words)
     return None
+
+
+def _nearest_to_loss(of_ranks: Sequence[BadGradient | None]) -> str | None:
+    """Of what each rank found in its part of the gradients."""
+    bad = [each for each in of_ranks if each is not None]
+    return max(bad).words if bad else None
 
 
 def _kind(quantity: Tensor) -> str:

@@ -23,10 +23,11 @@ def parameter_groups(
     The rates, decays and ε of a model that is scaled from another one are those of `zoo.model.completep`. `chosen` tells
     which parameters they are of; without it, all.
     """
-    groups: dict[Treatment, list[nn.Parameter]] = {}
+    groups: dict[tuple[Treatment, bool], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if chosen is None or chosen(parameter):
-            groups.setdefault(_treatment(model, name, parameter, settings), []).append(parameter)
+            kind = _treatment(model, name, parameter, settings), is_shard(parameter)
+            groups.setdefault(kind, []).append(parameter)
     return [
         {
             "params": parameters,
@@ -35,8 +36,13 @@ def parameter_groups(
             "lr_factor": treatment.lr_factor,
             **({} if treatment.eps is None else {"eps": treatment.eps}),
         }
-        for treatment, parameters in groups.items()
+        for (treatment, _), parameters in groups.items()
     ]
+
+
+def is_shard(parameter: nn.Parameter) -> bool:
+    """Whether ranks hold parts of it: torch updates such parameters and others in groups of their own."""
+    return hasattr(parameter, "full_tensor")
 
 
 class Treatment(NamedTuple):

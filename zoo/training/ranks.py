@@ -1,4 +1,4 @@
-"""The processes of one run: a single one, or several under torchrun."""
+"""The processes of one run: a single one, or several under torchrun or srun."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zoo.errors import ConfigError, RankError, ZooError
+from zoo.training.places import place
 
 if TYPE_CHECKING:
     import torch
@@ -95,10 +96,8 @@ class Ranks:
         if self.watch:
             self.watch.place = place
 
-    def replica(self, model: torch.nn.Module) -> torch.nn.Module:
-        """The model as a step calls it: under several ranks, with its gradients averaged. `join` takes it apart again."""
-        if self.size == 1:
-            return model
+    def averaging(self, model: torch.nn.Module) -> torch.nn.Module:
+        """The model with its gradients averaged over ranks (DDP). `join` takes it apart again."""
         from torch.nn.parallel import DistributedDataParallel
 
         # A method may leave a parameter of some layer unused. The option also keeps the buckets, and with them the order of
@@ -135,17 +134,29 @@ def _device(name: str) -> torch.device:
     if name == "cuda":
         if not torch.cuda.is_available():
             raise ConfigError('train.device = "cuda", but torch finds no CUDA device here')
-        name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        name = f"cuda:{_own_cuda(place().local_rank, torch.cuda.device_count())}"
         torch.cuda.set_device(name)
     return torch.device(name)
 
 
+def _own_cuda(local_rank: int, visible: int) -> int:
+    """The CUDA device of a rank; Slurm may let each task see no more than its own."""
+    if visible == 1 and "SLURM_STEP_ID" in os.environ:
+        return 0
+    if local_rank >= visible:
+        raise ConfigError(
+            f"this is process {local_rank + 1} on this machine, and torch finds {visible} CUDA devices here: start no more"
+            " processes than that on a machine"
+        )
+    return local_rank
+
+
 @contextlib.contextmanager
 def join(device: str = "auto", timeout: float = TOGETHER) -> Iterator[Ranks]:
-    """Take this process's place: torchrun says which through the environment. No rank waits longer than `timeout` seconds."""
+    """Take this process's place, which the environment says. No rank waits longer than `timeout` seconds."""
     import torch.distributed as dist
 
-    size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    rank, size, _, _ = place()
     own = _device(device)
     if size == 1 or dist.is_initialized():  # whoever made the group ends it
         ranks = Ranks(rank, size, own)

@@ -20,7 +20,6 @@ from zoo.training.schedules import Period, periods
 from zoo.training.signals import Stop
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from zoo.data.batches import Data
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from zoo.training.early_checks import Early
     from zoo.training.optimizer import Optimizer
     from zoo.training.ranks import Ranks
+    from zoo.training.replicas import Replica
     from zoo.training.settings import Settings
 from zoo.training.train_state import TrainState
 from zoo.training.watch import Watch
@@ -42,7 +42,7 @@ class Session:
     folder: Path
     data: Data
     model: LanguageModel
-    replica: torch.nn.Module  # the model itself, or the same averaged over ranks
+    replica: Replica  # the model as steps see it
     optimizer: Optimizer
     reader: Any
     steps: int  # to train in all
@@ -109,39 +109,3 @@ class Session:
             yield self.records
         except OSError as error:
             self.failure = error
-
-
-def save_session(session: Session) -> None:
-    """Write a checkpoint: the weights once, and of every rank what is its own."""
-    ranks, state = session.ranks, session.state
-    state.seconds = session.seconds()
-    own = ranks.gather({"random": random_state.random_state(), "reader": session.reader.state_dict()})
-
-    def write() -> None:
-        assert session.records is not None
-        checkpoint.save(
-            session.folder / "checkpoints",
-            state.step,
-            {
-                "model": session.model.state_dict(),
-                "optimizer": session.optimizer.state_dict(),
-                "state": dataclasses.asdict(state),
-                "ranks": own,
-                "marks": session.records.marks(),
-                checkpoint.CONFIG: session.config,
-            },
-            session.settings.keep_checkpoints,
-        )
-
-    ranks.on_first(write)
-
-
-def load_session(session: Session, saved: dict[str, Any]) -> None:
-    """Return to where a checkpoint was written."""
-    session.model.load_state_dict(saved["model"])
-    session.optimizer.load_state_dict(saved["optimizer"])
-    session.state = TrainState(**saved["state"])
-    session.began -= session.state.seconds
-    own = saved["ranks"][session.ranks.rank]
-    session.reader.load_state_dict(own["reader"])
-    random_state.set_random_state(own["random"])

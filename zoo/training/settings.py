@@ -12,6 +12,7 @@ import gin
 
 from zoo.errors import check_setting, nearest
 from zoo.training.optimizer import OPTIMIZERS
+from zoo.training.replicas import PARALLEL
 from zoo.training.schedules import SCHEDULES, SEVERAL, check_periods
 
 MOST = 10**15  # of steps, tokens and the like: beyond it floats no longer count one by one
@@ -44,6 +45,8 @@ class Settings:
     accumulate (at least 1): the number of batches per step, on each rank.
     device: what to train on; `auto` is CUDA where there is a device, else the CPU.
     precision: the precision of the forward pass; `auto` is bfloat16 on CUDA, else float32.
+    parallel (one of 'ddp', 'fsdp'): what several ranks do with the model: each holds all of it, or each holds a part of its
+        matrices, their gradients and what the optimiser keeps of them (docs/gpu.md).
     compile: compile the stack of blocks with torch.compile.
     checkpoint_activations: compute the activations again in the backward pass: less memory, more time.
     validate_every (at least 1): the number of steps between validations; the last step is always validated.
@@ -79,6 +82,7 @@ class Settings:
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    parallel: Literal["ddp", "fsdp"] = "ddp"
     compile: bool = False
     checkpoint_activations: bool = False
 
@@ -96,6 +100,12 @@ class Settings:
     def __post_init__(self) -> None:
         self._check_name("optimizer", OPTIMIZERS)
         self._check_name("schedule", SCHEDULES)
+        self._check_name("parallel", PARALLEL)
+        self._check(
+            "compile",
+            not (self.compile and self.parallel == "fsdp"),
+            "False with train.parallel = 'fsdp', which gathers the weights of each block while the stack runs",
+        )
         at_least_one = (
             "steps",
             "accumulate",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 import time
@@ -22,7 +23,9 @@ from zoo.training import leak_alarm, memory_check, random_state
 from zoo.training.early_checks import Early
 from zoo.training.optimizer import make_optimizer, numbers_kept
 from zoo.training.progress import progress
-from zoo.training.session import Session, load_session
+from zoo.training.replicas import make_replica
+from zoo.training.saving import load_session, read_saved
+from zoo.training.session import Session
 
 if TYPE_CHECKING:
     import torch
@@ -42,21 +45,24 @@ def open_session(
     """Build everything, check the folder, and go back to its last checkpoint if there is one."""
     began = time.perf_counter()
     _deterministic(ranks.device)
+    settings, resized = _resized(settings, ranks, folder)
     data, model = _build(config, settings, ranks, folder)
     warnings = _check_declared(config, model, allow_leak)
     _check_borders(config, model, data)
+    _check_passes(settings, ranks, data)
     warnings += memory_check.check_step(model, data, settings, str(ranks.device))
-    saved, messages = _checkpoint(config, settings, model, ranks, folder / "checkpoints")
+    source, saved, messages = _checkpoint(config, settings, model, ranks, folder / "checkpoints")
+    messages += resized
     session = new_session(settings, ranks, folder, data, model)
     session.began, session.config = began, config.text
     for plugin in config.plugins:
         others = session.methods.get(plugin.slot)
         session.methods[plugin.slot] = f"{others} or {plugin.name}" if others else plugin.name
-    if saved:
-        _load(config, session, saved)
+    if saved and source:
+        _load(config, session, saved, source.path)
         messages.append(f"continuing after step {session.state.step:,} of {session.steps:,}")
     warnings += _check_seen(config, session, allow_leak)
-    session.early = Early(model, session.state.step, session.steps)
+    session.early = Early(session.replica.trained, session.state.step, session.steps)
     session.bar = progress(session.state.step, session.steps, show)
     messages += ranks.on_first(lambda: _describe(config, session))
     for line in opening(config, session):
@@ -85,13 +91,13 @@ def opening(config: Config, session: Session) -> tuple[str, str]:
     )
 
 
-def _load(config: Config, session: Session, saved: dict[str, Any]) -> None:
+def _load(config: Config, session: Session, saved: dict[str, Any], source: Path) -> None:
     try:
-        load_session(session, saved)
+        load_session(session, saved, source)
     except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
         from zoo.model.language_model import unbuilt
 
-        if idle := unbuilt(session.model, saved["model"]):
+        if idle := unbuilt(session.model, saved.get("model", ())):
             raise RunError(
                 f"the last checkpoint in {session.folder} has weights of attention where {config.name} stands in its place"
                 f" ({idle[0]}, …), which earlier versions kept idle, and the optimiser's numbers for them: go on with the"
@@ -142,10 +148,37 @@ def _check_borders(config: Config, model: LanguageModel, data: Data) -> None:
         )
 
 
+def _check_passes(settings: Settings, ranks: Ranks, data: Data) -> None:
+    """Refuse ranks that would gather weights together, and not equally often."""
+    if settings.parallel == "fsdp" and ranks.size > 1 and not data.cross_documents:
+        raise RunError(
+            "with data.cross_documents = False every rank has as many passes per step as its documents need, and with"
+            " train.parallel = 'fsdp' ranks gather the weights for each pass together: set train.parallel = 'ddp'"
+        )
+
+
+def _resized(settings: Settings, ranks: Ranks, folder: Path) -> tuple[Settings, list[str]]:
+    """The settings of a run that goes on with another number of processes: its steps keep their tokens."""
+    before = ranks.on_first(lambda: run_folder.world_size(folder)) or ranks.size
+    if before == ranks.size:
+        return settings, []
+    parts, rest = divmod(settings.accumulate * before, ranks.size)
+    if rest:
+        raise RunError(
+            f"the run in {folder} was begun by {before} processes, each with {settings.accumulate} batches per step"
+            f" (train.accumulate): {ranks.size} cannot share them equally; start a number that divides"
+            f" {settings.accumulate * before}, or name another folder with --run"
+        )
+    return dataclasses.replace(settings, accumulate=parts), [
+        f"this run was begun by {before} processes and goes on with {ranks.size}: each takes {parts} batches per step"
+    ]
+
+
 def _check_seen(config: Config, session: Session, allow_leak: bool) -> list[str]:
     """Refuse a model that is seen to leak, unless that is wanted: then the run is stamped."""
     session.allow_leak = allow_leak
-    finding = session.ranks.on_first(lambda: leak_alarm.before_training(session))
+    with session.replica.whole():
+        finding = session.ranks.on_first(lambda: leak_alarm.before_training(session))
     if finding.leak and not allow_leak:
         names = " and ".join(plugin.name for plugin in config.plugins) or "the model"
         raise RunError(
@@ -158,17 +191,16 @@ def _check_seen(config: Config, session: Session, allow_leak: bool) -> list[str]
 
 def _checkpoint(
     config: Config, settings: Settings, model: LanguageModel, ranks: Ranks, folder: Path
-) -> tuple[dict[str, Any] | None, list[str]]:
-    """What the newest sound checkpoint holds, and what there is to say about the others."""
+) -> tuple[checkpoint.Checkpoint | None, dict[str, Any] | None, list[str]]:
+    """The newest sound checkpoint, what it holds, and what there is to say about the others."""
     ranks.on_first(lambda: checkpoint.probe(folder, checkpoint_size(model, settings), settings.keep_checkpoints))
     newest, messages = ranks.on_first(lambda: checkpoint.newest(folder))
     if newest is None:
-        return None, messages
-    saved = checkpoint.read(newest)
-    checkpoint.check_parts(newest, saved)
+        return None, None, messages
+    saved = read_saved(newest, in_parts=settings.parallel == "fsdp" and ranks.size > 1)
     checkpoint.check_owner(newest, saved, config.text, config.restated)
     ranks.on_first(lambda: checkpoint.prune_older(folder, newest, settings.keep_checkpoints))
-    return saved, messages
+    return newest, saved, messages
 
 
 def new_session(settings: Settings, ranks: Ranks, folder: Path, data: Data, model: LanguageModel) -> Session:
@@ -176,14 +208,15 @@ def new_session(settings: Settings, ranks: Ranks, folder: Path, data: Data, mode
     # Dropout: the same in every run of this seed, another one on each rank.
     random_state.seed(settings.seed + 7919 * ranks.rank)
     tokens_per_step = data.batch_size * data.length * settings.accumulate * ranks.size
+    replica = make_replica(model, settings.parallel, ranks)
     return Session(
         settings=settings,
         ranks=ranks,
         folder=folder,
         data=data,
         model=model,
-        replica=ranks.replica(model),
-        optimizer=make_optimizer(model, settings),
+        replica=replica,
+        optimizer=make_optimizer(replica.trained, settings),
         reader=data.train(settings.seed, ranks.rank, ranks.size),
         steps=settings.num_steps(tokens_per_step),
         tokens_per_step=tokens_per_step,
@@ -193,7 +226,7 @@ def new_session(settings: Settings, ranks: Ranks, folder: Path, data: Data, mode
 def _describe(config: Config, session: Session) -> list[str]:
     """Write down what is needed to run it again; what there is to say about it."""
     data = session.data
-    made_with = {**run_folder.identity(data, session.ranks.size), **provenance(config.plugins), "started": now()}
+    made_with = {**run_folder.identity(data), "world_size": session.ranks.size, **provenance(config.plugins), "started": now()}
     with run_folder.writing(session.folder):
         return run_folder.describe(session.folder, config, made_with, data.tokenizer.content)
 
@@ -215,7 +248,7 @@ def _build(config: Config, settings: Settings, ranks: Ranks, folder: Path) -> tu
     random_state.seed(settings.seed)
     data: Data = config.build("data")
     data.tokens("valid")  # a corpus without a validation split says so now, not at the first validation
-    identity = run_folder.identity(data, ranks.size)
+    identity = run_folder.identity(data)
     ranks.on_first(lambda: run_folder.check_identity(folder, identity))
     return data, build_model(config, settings, ranks.device, data.tokenizer.padded_size, data.length)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import math
 import time
@@ -19,6 +18,7 @@ from zoo.training.signals import SIGNALS
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from zoo.runs.metrics import Records
     from zoo.training.session import Session
 from zoo.training.schedules import learning_rate
 
@@ -29,14 +29,13 @@ def train_step(session: Session) -> None:
     batches = session.batches()
     with session.ranks.exchange(computes=True):  # of gradients
         random_states, loss = backward(session, batches)
-    gradients = [p.grad for p in session.model.parameters() if p.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients).item()
+    norm = session.replica.norm()
     loss, finite = _exchange(session, loss, norm)
     state.step += 1
     state.tokens += session.tokens_per_step
     lr = learning_rate(state.step, session.steps, settings)
     if finite:
-        _update(session, gradients, norm, lr)
+        _update(session, norm, lr)
         state.skipped_in_a_row = 0
         state.window_loss += loss
         state.window_steps += 1
@@ -57,14 +56,13 @@ def backward(session: Session, batches: list[tuple[Tensor, Tensor]]) -> tuple[li
     shares = _shares(session, batches)
     for index, (tokens, targets) in enumerate(batches):
         random_states.append(_random_states(session.ranks.device))
-        # Ranks exchange gradients once a step, with the last part.
-        waits = session.ranks.size > 1 and index + 1 < count
-        with session.replica.no_sync() if waits else contextlib.nullcontext():  # type: ignore[operator]
+        with session.replica.one_pass(last=index + 1 == count):
             with session.autocast():
-                loss = session.replica(tokens, targets=targets, reduction="mean", z_loss=session.settings.z_loss)
+                loss = session.replica.loss(tokens, targets, session.settings.z_loss)
             loss = loss if shares is None else loss * shares[index]
             (loss / session.settings.accumulate if session.settings.accumulate > 1 else loss).backward()
         total += loss.detach()
+    session.replica.exchange_rest()
     return random_states, total.item() / session.settings.accumulate
 
 
@@ -93,10 +91,10 @@ def _exchange(session: Session, loss: float, norm: float) -> tuple[float, bool]:
     return total / ranks.size, not bad
 
 
-def _update(session: Session, gradients: list[Tensor], norm: float, lr: float) -> None:
+def _update(session: Session, norm: float, lr: float) -> None:
     clip = session.settings.clip
     if clip and norm > clip:
-        torch._foreach_mul_(gradients, clip / norm)
+        torch._foreach_mul_([gradient.value for gradient in session.replica.gradients()], clip / norm)
     for group in session.optimizer.param_groups:
         group["lr"] = lr * group["lr_factor"]
     session.optimizer.step()
@@ -125,24 +123,31 @@ def _log(session: Session, lr: float, norm: float) -> None:
     state = session.state
     if state.window_steps:
         state.train_loss = state.window_loss / state.window_steps
-    with session.recording() as records:
-        if records and state.window_steps:
-            figures = {
-                "loss": state.train_loss,
-                "perplexity": perplexity(state.train_loss),
-                "learning_rate": lr,
-                "gradient_norm": norm,
-                "tokens_per_second": session.window_tokens / session.window_seconds,
-                "peak_memory": peak_memory(str(session.ranks.device)),
-                "tokens": state.tokens,
-            }
-            records.row("train", state.step, figures)
-            watches = is_due(state.step, session.steps, session.settings.log_every, session.settings.validate_every)
-            watched = activations(session) if watches else {}
-            records.probes(state.step, session.model.probes() | watched)
-            records.flush()
+    if state.window_steps:
+        with session.replica.whole(), session.recording() as records:
+            if records:
+                _write(session, records, lr, norm)
     state.window_loss, state.window_steps = 0.0, 0
     session.window_seconds, session.window_tokens = 0.0, 0
+
+
+def _write(session: Session, records: Records, lr: float, norm: float) -> None:
+    """The figures, probes and activations of a logged step."""
+    state, settings = session.state, session.settings
+    figures = {
+        "loss": state.train_loss,
+        "perplexity": perplexity(state.train_loss),
+        "learning_rate": lr,
+        "gradient_norm": norm,
+        "tokens_per_second": session.window_tokens / session.window_seconds,
+        "peak_memory": peak_memory(str(session.ranks.device)),
+        "tokens": state.tokens,
+    }
+    records.row("train", state.step, figures)
+    watches = is_due(state.step, session.steps, settings.log_every, settings.validate_every)
+    watched = activations(session) if watches else {}
+    records.probes(state.step, session.model.probes() | watched)
+    records.flush()
 
 
 def perplexity(loss: float) -> float:

@@ -38,12 +38,13 @@ def run(config: Config, folder: Path, *, show: bool = True, allow_leak: bool = F
         with _faults_in_words(config, session):
             with session.stop, session.bar:
                 status = loop(session)
-            return ranks.on_first(lambda: _end(config, session, status))
+            with session.replica.whole():
+                return ranks.on_first(lambda: _end(config, session, status))
 
 
 def loop(session: Session) -> Status:
     """Do what is due at this step, then train on. What is due follows from the state alone, also after a break."""
-    from zoo.training.session import save_session
+    from zoo.training.saving import save_session
     from zoo.training.step import train_step
     from zoo.training.validation import validate
 

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 def validate(session: Session) -> bool:
     """Measure, write, and note whether it got better; false if a signal came first, and then nothing has changed."""
+    with session.replica.whole():
+        return _validate(session)
+
+
+def _validate(session: Session) -> bool:
     began = time.perf_counter()
     figures = measure(session, "valid")
     if figures is None:
