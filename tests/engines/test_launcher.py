@@ -240,6 +240,8 @@ def test_half_a_file_is_no_news(tmp_path: Path) -> None:
     assert board.read(Attempt) == Attempt(3, "handle")
 
 
-@pytest.mark.parametrize(("code", "words"), [(-9, "killed by signal 9"), (143, "stopped by signal 15"), (2, "exit code 2")])
+@pytest.mark.parametrize(
+    ("code", "words"), [(-9, "killed by signal 9"), (143, "stopped by signal 15"), (2, "exit code 2")]
+)
 def test_endings_in_words(code: int, words: str) -> None:
     assert ended(code) == words

@@ -198,10 +198,7 @@ def _on_ray(options: argparse.Namespace, say: Say) -> Iterator[Launcher]:
 def _on_slurm(options: argparse.Namespace, say: Say) -> Launcher:
     from zoo.engines.launcher import EngineLauncher
     from zoo.engines.slurm_engine import check_store, slurm_engine
-    from zoo.errors import ZooError
 
-    if options.mirror:
-        raise ZooError(f"--on slurm needs a folder that its nodes share, not {options.mirror.place.address}")
     store, given = options.store, pairs("--slurm", options.slurm)
     engine = slurm_engine(store, given, resources(options), options.jobs)
     check_store(store, given.get("partition"), say)
@@ -215,6 +212,8 @@ def _mirror(options: argparse.Namespace) -> Mirror:
     from zoo.engines.mirror import Mirror
     from zoo.errors import ZooError
 
+    if options.on == "slurm":
+        raise ZooError(f"--on slurm needs a folder that its nodes share, not {options.store}")
     if options.on == "here" and not (options.plan or options.costs):
         raise ZooError(f"--store {options.store} is for runs elsewhere (--on ray): name a folder")
     return Mirror(options.store)
