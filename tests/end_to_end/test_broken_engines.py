@@ -107,7 +107,8 @@ def test_a_ray_cluster_without_a_shared_folder(
 ) -> None:
     """A store behind an address: every machine works on copies; runs that are killed go on from what was brought back."""
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
-    far, few = tmp_path / "far", [*flags[:3], "2", *flags[4:], "suite.control_seeds = 2"]
+    few = [flag.replace(f"control_seeds = {RUNS // 2}", "control_seeds = 2") for flag in flags]
+    far, few[few.index("--seeds") + 1] = tmp_path / "far", "2"
     command = ["-m", "zoo.cli.bench", *few, "--store", f"file://{far}", "--on", "ray"]
     bench = BrokenBench(command, Path("zoo-attempt-"), tmp_path / "log.txt", seed=3)
     assert bench.go({"run": bench.kill_run}, times=2, seconds=900) == 0

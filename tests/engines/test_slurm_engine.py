@@ -50,7 +50,7 @@ def test_a_job_that_is_preempted_saves_and_goes_on(tmp_path: Path, monkeypatch: 
     until = time.monotonic() + 60
     while not (folder / "started").exists():
         assert time.monotonic() < until and not launcher.wait(0.1), "it took too long"
-    (controller,) = [job for job in _jobs(store)]
+    (controller,) = _jobs(store)
     for pid in children(controller):
         os.kill(pid, signal.SIGUSR2)
     endings: list[Ending] = []
@@ -102,7 +102,6 @@ def test_a_busy_slurm_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
     executor = SimpleNamespace(submit=submit)
     assert SubmititEngine(executor, SlurmQueue(), "/store").start([Start("a", 1, True)]) == ["8"]
-    tries[:] = [-9, -9][:0]
     executor.submit = lambda attempt: (_ for _ in ()).throw(RuntimeError("sbatch: error: no such account"))
     with pytest.raises(ZooError, match="Slurm takes no jobs: sbatch: error: no such account"):
         SubmititEngine(executor, SlurmQueue(), "/store").start([Start("a", 1, True)])
@@ -170,13 +169,13 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("90", 90), ("4:00:00", 240), ("10:30", 11), ("1-0", 1440), ("1-2:30", 1590), ("2-00:00:01", 2881), ("0:0:1", 1)],
+    [("90", 90), ("4:00:00", 240), ("10:30", 11), ("1-0", 1440), ("1-2:30", 1590), ("2-00:00:01", 2881), ("0:2:1", 3)],
 )
 def test_time_limits(text: str, expected: int) -> None:
     assert minutes(text) == expected
 
 
-@pytest.mark.parametrize("text", ["soon", "", "4h", "-1", "0", "1:2:3:4"])
+@pytest.mark.parametrize("text", ["soon", "", "4h", "-1", "0", "2", "1:2:3:4"])
 def test_time_limits_that_are_none(text: str) -> None:
     with pytest.raises(ZooError, match="--slurm time="):
         minutes(text)

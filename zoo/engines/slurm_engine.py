@@ -22,7 +22,8 @@ FOLDER = "engine/submitit"  # what submitit keeps: how to begin each job, and wh
 MANY = 1000  # jobs at a time, unless --jobs says otherwise: Slurm itself decides how many run
 RESTARTS = 1_000_000  # how often a job may use up its time: as long as there are checkpoints it goes on
 MINUTES = 60  # of a job, unless --slurm time=… says otherwise; a run that needs more goes on in the next
-DELAY = 90  # seconds before the end of its time at which a job is told
+DELAY = 90  # seconds before the end of its time at which a job is told, or a third of its time
+SHORTEST = 3  # minutes: Slurm may tell a job a minute earlier than asked, and a run needs time to start
 LOOK = 5.0  # seconds for which what squeue said is believed
 TRIES, PAUSE = 3, 10.0  # of submitting, when Slurm is busy
 ANSWER = 60.0  # seconds for a command of Slurm
@@ -143,7 +144,7 @@ def slurm_engine(store: Path, options: Mapping[str, str], resources: Resources, 
             "cpus_per_task": resources.cpus,
             "ntasks_per_node": 1,
             "array_parallelism": jobs or MANY,
-            "signal_delay_s": min(DELAY, limit * 30),
+            "signal_delay_s": min(DELAY, limit * 20),
             "additional_parameters": {"requeue": True},
             **({"gpus_per_node": int(resources.gpus)} if resources.gpus else {}),
             **options,
@@ -173,9 +174,12 @@ def minutes(text: str) -> int:
         hours, full, seconds = first, second, third
     else:
         hours, full, seconds = 0, first, second
-    if limit := (days * 24 + hours) * 60 + full + -(-seconds // 60):
-        return limit
-    raise ZooError(f"--slurm time={text}: a job needs some time")
+    limit = (days * 24 + hours) * 60 + full + -(-seconds // 60)
+    if limit < SHORTEST:
+        raise ZooError(
+            f"--slurm time={text}: a job needs {SHORTEST} minutes or more, as it is told before its time is up"
+        )
+    return limit
 
 
 def check_partition(partition: str | None, resources: Resources) -> None:
