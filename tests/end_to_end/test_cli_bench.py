@@ -48,7 +48,7 @@ def test_a_bench_moves_inside_a_run(settings: list[str], tmp_path: Path) -> None
         assert schedule.after(jobs[0]) == "; run 1 of 2, about 0:30 left"
         schedule.start(jobs[1], folder)
         assert schedule.after(jobs[1]) == "; run 2 of 2"
-    assert lines == ["2 runs to train, 1 at a time", "run 1 of 2: baseline, step 2 of 4, about 1:30 left"]
+    assert lines == ["2 runs to train, 1 at a time", "run 1 of 2: baseline (seed 1), step 2 of 4, about 1:30 left"]
 
 
 def test_one_bench_at_a_time(settings: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

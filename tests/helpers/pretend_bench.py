@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,7 @@ class PretendLauncher:
 
     def __init__(self) -> None:
         self.capacity = self.cores = 1
+        self.measures = True
         self.titles: list[str] = []  # of the tasks that were carried out, in order
         self.perform: Callable[[Task], Failure | None] = self.pretend
         self.stopped = False
@@ -54,6 +55,12 @@ class PretendLauncher:
 
     def stop(self) -> None:
         self._endings, self.stopped = [], True
+
+    def under_way(self, folder: Path) -> bool:
+        return False
+
+    def step(self, folder: Path) -> int:
+        return 0
 
     def pretend(self, task: Task) -> None:
         """Leave what the task would leave; a later run has a higher loss."""
@@ -70,7 +77,7 @@ def launcher(monkeypatch: pytest.MonkeyPatch) -> PretendLauncher:
     """The launcher of every bench in this test, whose runs only pretend; so does their corpus."""
     pretending = PretendLauncher()
 
-    def local(capacity: int) -> PretendLauncher:
+    def local(capacity: int, devices: Sequence[str] = (), per_device: int = 1) -> PretendLauncher:
         pretending.capacity = capacity
         return pretending
 

@@ -49,6 +49,11 @@ class Arm:
         return int(values["data.batch_size"] * values["data.length"] * values["train.accumulate"])
 
     @property
+    def accelerated(self) -> bool:
+        """Whether a run uses a GPU where there is one."""
+        return {**self.defaults, **self.values}.get("train.device") != "cpu"
+
+    @property
     def spent(self) -> Spent:
         """What the arm's training costs, as matches are judged by."""
         return Spent(self.parameters, self.flops, self.steps)

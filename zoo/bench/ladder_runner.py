@@ -79,6 +79,7 @@ def _schedule(plan: LadderPlan, store: Store, launcher: Launcher, say: Say, agai
         measured=measured,
         at_a_time=launcher.capacity,
         say=say,
+        step=launcher.step,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -15,8 +16,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from zoo.bench.devices import VISIBLE
+from zoo.runs.metrics import last_step
 from zoo.training.signals import BENCH
 
 TRAIN = "zoo.cli.train"  # known by name: a bench starts these two modules and never imports them
@@ -33,6 +37,8 @@ class Task:
     module: str
     arguments: tuple[str, ...]
     cores: int
+    folders: tuple[Path, ...] = ()  # of the runs that it works in
+    accelerated: bool = True  # it uses a GPU where there is one
 
 
 class Failure(NamedTuple):
@@ -64,6 +70,10 @@ class Launcher(Protocol):
     def cores(self) -> int:
         """The cores that each of so many tasks can have."""
 
+    @property
+    def measures(self) -> bool:
+        """Whether this machine is the one of the runs, so that time and memory of a step can be measured on it."""
+
     def submit(self, task: Task) -> None:
         """Begin a task, or queue it, without waiting for it."""
 
@@ -73,12 +83,25 @@ class Launcher(Protocol):
     def stop(self) -> None:
         """Terminate what runs, so that runs save, and return when all is over; without any task, only return."""
 
+    def under_way(self, folder: Path) -> bool:
+        """Whether a run that an earlier bench began is still trained there: to submit its task is then to wait for it."""
+
+    def step(self, folder: Path) -> int:
+        """The last step that the run in a folder has logged."""
+
 
 class LocalLauncher:
-    """Processes on this machine, each with its share of the cores; they end with the bench, however it ends."""
+    """Processes on this machine, each with its share of the cores; they end with the bench, however it ends.
 
-    def __init__(self, capacity: int = 1) -> None:
-        self.capacity = capacity
+    With GPUs each task has one of them, and none has more than `per_device` tasks at a time: further tasks wait.
+    """
+
+    def __init__(self, capacity: int = 1, devices: Sequence[str] = (), per_device: int = 1) -> None:
+        self.capacity, self.measures = capacity, True
+        self._shared = bool(devices)
+        self._free: queue.SimpleQueue[str] = queue.SimpleQueue()  # a device is in it as often as it takes tasks
+        for device in [*devices] * per_device:
+            self._free.put(device)
         self.cores = max(1, _available_cores() // capacity)
         self._watchers = ThreadPoolExecutor(capacity)  # one thread waits for each process
         self._endings: set[Future[Ending]] = set()
@@ -100,22 +123,40 @@ class LocalLauncher:
                 child.terminate()
         self._watchers.shutdown(wait=True)
 
+    def under_way(self, folder: Path) -> bool:
+        return False  # they ended with their bench
+
+    def step(self, folder: Path) -> int:
+        return last_step(folder)
+
+    @contextlib.contextmanager
+    def _device(self, task: Task) -> Iterator[str | None]:
+        """A GPU for a task, "" for one that needs none; None: this machine has none to share out."""
+        if not self._shared or not task.accelerated:
+            yield "" if self._shared else None
+            return
+        device = self._free.get()
+        try:
+            yield device
+        finally:
+            self._free.put(device)
+
     def _run(self, task: Task) -> Ending:
         with tempfile.TemporaryFile("w+", errors="replace") as printed:  # a pipe would break with the bench
             try:
-                code = self._exit_code(task, printed.fileno())
+                with self._device(task) as device:
+                    code = self._exit_code(task, printed.fileno(), device)
             except OSError as error:
                 return Ending(task, Failure(type(error).__name__, str(error)))
             if code == 0:
                 return Ending(task)
             printed.seek(0)
-            lines = printed.read().strip().splitlines()
-            return Ending(task, Failure(str(code), "\n".join(lines[-LAST_LINES:])))
+            return Ending(task, Failure(str(code), last_lines(printed.read())))
 
-    def _exit_code(self, task: Task, printed: int) -> int:
+    def _exit_code(self, task: Task, printed: int, device: str | None) -> int:
         with subprocess.Popen(
             [sys.executable, "-m", task.module, *task.arguments],
-            env=_environment(task.cores),
+            env=task_environment(task.cores, device),
             stdin=subprocess.PIPE,  # ends with the bench: see zoo.training.signals.end_with_bench
             stdout=subprocess.DEVNULL,
             stderr=printed,
@@ -150,6 +191,12 @@ def _available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _environment(cores: int) -> dict[str, str]:
-    """The environment of a task: its share of the cores, and a `sys.path` without the working directory."""
-    return {**os.environ, "OMP_NUM_THREADS": str(cores), "PYTHONSAFEPATH": "1", BENCH: "1"}
+def task_environment(cores: int, device: str | None = None) -> dict[str, str]:
+    """The environment of a task: its share of the cores, its GPU, and a `sys.path` without the working directory."""
+    gpu = {} if device is None else {VISIBLE: device}
+    return {**os.environ, "OMP_NUM_THREADS": str(cores), "PYTHONSAFEPATH": "1", BENCH: "1", **gpu}
+
+
+def last_lines(printed: str) -> str:
+    """The end of what a task printed."""
+    return "\n".join(printed.strip().splitlines()[-LAST_LINES:])

@@ -82,10 +82,11 @@ class Pool:
             self.schedule.skip(job)
             return None
         folder = run_folder(self.store.folder, job)
-        wait_until_free(folder, PATIENCE)
         try:
-            if damage := clear_folder(job, folder, self.again):
-                self.schedule.say(f"{job.title}: {damage}")
+            if not self.launcher.under_way(folder):
+                wait_until_free(folder, PATIENCE)
+                if damage := clear_folder(job, folder, self.again):
+                    self.schedule.say(f"{job.title}: {damage}")
             file = write_config(self.store.folder, job)
         except (ZooError, *DAMAGE) as error:
             self._fail_arm(job, error)
@@ -93,7 +94,14 @@ class Pool:
         self.schedule.start(job, folder)
         leak = () if job.arm.causal else ("--allow-leak",)
         arguments = ("--gin", str(file), "--run", str(folder), *leak)
-        return Task(title=job.title, module=TRAIN, arguments=arguments, cores=self.launcher.cores)
+        return Task(
+            title=job.title,
+            module=TRAIN,
+            arguments=arguments,
+            cores=self.launcher.cores,
+            folders=(folder,),
+            accelerated=job.arm.accelerated,
+        )
 
     def _end_training(self, job: Job, failure: Failure | None) -> None:
         """Store the result of a run whose task has ended."""
@@ -110,8 +118,15 @@ class Pool:
         self.schedule.say(f"{job.title}: {loss}, {seconds:,.0f} s{self.schedule.after(job)}")
 
     def _testing(self, jobs: Sequence[Job]) -> Task:
-        folders = tuple(str(run_folder(self.store.folder, job)) for job in jobs)
-        return Task(title="the test split", module=TEST_SPLIT, arguments=folders, cores=self.launcher.cores)
+        folders = tuple(run_folder(self.store.folder, job) for job in jobs)
+        return Task(
+            title="the test split",
+            module=TEST_SPLIT,
+            arguments=tuple(map(str, folders)),
+            cores=self.launcher.cores,
+            folders=folders,
+            accelerated=any(job.arm.accelerated for job in jobs),
+        )
 
     def _end_testing(self, jobs: Sequence[Job], failure: Failure | None) -> None:
         """Store the losses on the test split, as many as there are."""

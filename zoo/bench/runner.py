@@ -41,14 +41,14 @@ def run_bench(
     suite = widened(arms, suite, store.read().values()) if suite.widenings else suite
     try:
         seeds = suite.looks[0] if undecided else suite.seeds
-        with signals_as_interrupts(), _schedule(arms, suite, store, launcher.capacity, say, again, seeds) as schedule:
+        with signals_as_interrupts(), _schedule(arms, suite, store, launcher, say, again, seeds) as schedule:
             return _run(Pool(store, launcher, schedule, again), arms, suite, undecided)
     finally:
         launcher.stop()
 
 
 def _schedule(
-    arms: Sequence[Arm], suite: Suite, store: Store, capacity: int, say: Say, again: bool, seeds: int
+    arms: Sequence[Arm], suite: Suite, store: Store, launcher: Launcher, say: Say, again: bool, seeds: int
 ) -> Schedule:
     """The work ahead, should the rates that look best now remain the best; of several looks, up to the first."""
     results = store.read()
@@ -59,8 +59,9 @@ def _schedule(
         missing_runs([*tuning_runs(arms, suite), *judged], results, again),
         tested=len(untested_runs(judged, results)),
         measured=sum(map(len, costs.values())),
-        at_a_time=capacity,
+        at_a_time=launcher.capacity,
         say=say,
+        step=launcher.step,
     )
 
 

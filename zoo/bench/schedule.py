@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from zoo.bench.arms import Job
 from zoo.bench.store import TUNING_SEED
-from zoo.runs.metrics import METRICS
+from zoo.runs.metrics import last_step
 from zoo.system.clock import duration
 from zoo.system.table import counted
 
@@ -21,7 +21,6 @@ Say = Callable[[str], None]
 TEST = 0.05  # of a run's work: its pass over the test split
 COST = 75.0  # seconds to measure an arm's time and memory, its evaluation and its decoding
 EVERY = 60.0  # seconds between two lines where nobody watches a terminal
-TAIL = 4096  # bytes of a file in which its last row is looked for
 
 
 class Running(NamedTuple):
@@ -36,15 +35,26 @@ class Schedule:
     """The work of a bench: what is done, what is under way, what is left. Work is counted in FLOPs, costs in seconds."""
 
     def __init__(
-        self, runs: Sequence[Job], *, tested: int = 0, measured: int = 0, at_a_time: int = 1, say: Say = print
+        self,
+        runs: Sequence[Job],
+        *,
+        tested: int = 0,
+        measured: int = 0,
+        at_a_time: int = 1,
+        say: Say = print,
+        step: Callable[[Path], int] | None = None,
     ) -> None:
-        """`tested` runs are to go through the test split, the costs of `measured` arms to be measured."""
+        """`tested` runs are to go through the test split, the costs of `measured` arms to be measured.
+
+        `step` gives the last step of the run in a folder, where the folder itself is not here.
+        """
         self.todo = {job.key: job for job in runs}
         self.tested, self.measured, self.at_a_time = tested, measured, at_a_time
         self.total, self.ended, self.done = len(self.todo), 0, 0.0
         self.mean = sum(map(_work, self.todo.values())) / max(1, self.total)
         self.running: dict[str, Running] = {}
         self._say = say
+        self._step = step or last_step
         self._watched = sys.stderr.isatty()
         self._began = self._last_line = time.monotonic()
 
@@ -108,18 +118,27 @@ class Schedule:
         if not self.running or (not self._watched and now - self._last_line < EVERY):
             return
         self._last_line = now
-        first = next(iter(self.running.values()))
-        more = f" (and {len(self.running) - 1} more)" if len(self.running) > 1 else ""
-        step = f"step {_step(first.folder)} of {first.job.arm.steps}"
-        text = f"run {self.ended + 1} of {self.total}{more}: {first.job.arm.name}, {step}{self._left()}"
+        first, *others = [self._position(each) for each in self.running.values()]
+        more = f" (and {len(others)} more)" if others else ""
+        text = f"run {self.ended + 1} of {self.total}{more}: {first}{self._left()}"
+        text += "".join(f"; {each}" for each in others)
         if self._watched:
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+            width = shutil.get_terminal_size().columns - 1
+            line = text if len(text) <= width else text[: width - 1] + "…"
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
         else:
             self._say(text)
 
+    def _position(self, running: Running) -> str:
+        job = running.job
+        return f"{job.arm.name} (seed {job.seed}), step {self._step(running.folder)} of {job.arm.steps}"
+
+    def _part(self, running: Running) -> float:
+        return min(1.0, self._step(running.folder) / max(1, running.job.arm.steps))
+
     def _left(self) -> str:
         """The time that the rest should take, by how fast the bench has been; unknown at its beginning."""
-        under_way = sum(_work(each.job) * _part(each) for each in self.running.values())
+        under_way = sum(_work(each.job) * self._part(each) for each in self.running.values())
         done = self.done + under_way
         if done <= 0:
             return ""
@@ -135,24 +154,3 @@ class Schedule:
 
 def _work(job: Job) -> float:
     return job.arm.steps * job.arm.flops
-
-
-def _part(running: Running) -> float:
-    return min(1.0, _step(running.folder) / max(1, running.job.arm.steps))
-
-
-def _step(folder: Path) -> int:
-    """The last step that a run has logged."""
-    try:
-        with (folder / METRICS).open("rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - TAIL))
-            lines = file.read().splitlines()
-    except OSError:
-        return 0
-    for line in reversed(lines):
-        try:
-            return int(json.loads(line)["step"])
-        except (ValueError, TypeError, KeyError):
-            continue
-    return 0

@@ -8,12 +8,14 @@ import math
 import signal
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.cli import ladder
 from zoo.cli.arguments import GinParser, ended_by_reader, failed, folder
 from zoo.cli.durations import rounded
+from zoo.cli.engines import add_engine_flags, bench_store, open_launcher, plan_launcher
 
 if TYPE_CHECKING:
     from zoo.bench.arms import Arm
@@ -32,6 +34,7 @@ examples:
   zoo-bench --suite v1 --methods ONE,OTHER              some of its methods
   zoo-bench --methods 'METHOD(n=2),METHOD(n=6)'         one method with several settings
   zoo-bench --suite v1 --until-decided                  more seeds, at planned looks, where a verdict is open
+  zoo-bench --suite v1 --on ray --address HOST:6379     on the machines of a Ray cluster; --on slurm: of Slurm
   zoo-bench --ladder pocket --gin METHOD --plan         a method at several sizes: what it saves, and whether that lasts
   zoo-report bench                                      the report again, from the store
 """
@@ -57,10 +60,10 @@ def parser() -> argparse.ArgumentParser:
     )
     flags.add_argument("--lrs", metavar="X,Y", help="learning rates to try for every arm, as multiples of its own")
     flags.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="runs at a time, sharing the cores (default: 1)"
-    )
-    flags.add_argument(
-        "--store", type=Path, default=Path("bench"), metavar="DIR", help="results and runs (default: bench)"
+        "--store",
+        default="bench",
+        metavar="DIR",
+        help="results and runs (default: bench); with --on also s3://… and others",
     )
     flags.add_argument("--again", action="store_true", help="run methods again whose code has changed since their runs")
     flags.add_argument(
@@ -69,6 +72,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument(
         "--plan", action="store_true", help="print what would be run and how long it should take, and stop"
     )
+    add_engine_flags(flags)
     return flags
 
 
@@ -94,17 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _bench(options: argparse.Namespace) -> int:
-    from zoo.bench.freshness import check_corpora
-    from zoo.bench.launch import LocalLauncher
-    from zoo.bench.runner import run_bench
-    from zoo.bench.selection import select_arms
-    from zoo.bench.step_costs import read_costs
-    from zoo.bench.store import Store, note_suite
     from zoo.errors import ZooError
-    from zoo.system.foreign_text import printable
 
-    if options.jobs < 1:
-        raise ZooError(f"--jobs {options.jobs} must be at least 1")
     if options.ladder and options.suite:
         raise ZooError("--ladder and --suite: name one of them")
     if not options.gin and not options.suite and not options.methods and not options.ladder:
@@ -114,24 +109,37 @@ def _bench(options: argparse.Namespace) -> int:
     if options.until_decided and options.seeds is not None:
         raise ZooError("--until-decided has seeds of its own, suite.looks: leave out --seeds")
     methods = None if options.methods is None else listed("--methods", options.methods)
-    if (name := ladder.ladder_name(options)) is not None:
-        return ladder.run(name, options, ladder_bindings(options), methods, _say)
-    launcher = LocalLauncher(options.jobs)
-    if options.costs:
-        return _measure(options, methods, launcher)
+    with bench_store(options, _say):
+        if (name := ladder.ladder_name(options)) is not None:
+            return ladder.run(name, options, ladder_bindings(options), methods, _say)
+        if options.costs:
+            return _measure(options, methods, plan_launcher(options))
+        return _compare(options, methods)
+
+
+def _compare(options: argparse.Namespace, methods: Sequence[str] | None) -> int:
+    """Run what a comparison needs, and print what came of it; or only plan it."""
+    from zoo.bench.freshness import check_corpora
+    from zoo.bench.runner import run_bench
+    from zoo.bench.selection import select_arms
+    from zoo.bench.step_costs import read_costs
+    from zoo.bench.store import Store, note_suite
+    from zoo.system.foreign_text import printable
+
     costs = functools.partial(read_costs, options.store)
     arms, suite = select_arms(options.suite, options.gin, bindings(options), methods, costs)
     if options.plan:
-        return _plan(arms, suite, launcher, options)
+        return _plan(arms, suite, plan_launcher(options), options)
     check_corpora(arms)
     folder("--store", options.store)
     store = Store(options.store)
-    with store.held():
+    with store.held(), open_launcher(options, arms, _say) as launcher:
         name = Path(options.suite).stem if options.suite else ""
         judged = {arm.id: arm.baselines for arm in arms if arm.match == "method"}
         looks = suite.looks if options.until_decided else ()
         note_suite(store.folder, name, judged, suite.twins, suite.margin, looks)
         undecided = _undecided(store, judged) if options.until_decided else None
+        suite = replace(suite, costs=suite.costs and launcher.measures)
         failures = run_bench(arms, suite, store, launcher=launcher, say=_say, again=options.again, undecided=undecided)
         _report(store, arms)
     for failure in failures:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zoo.cli.arguments import folder
 from zoo.cli.durations import rounded
+from zoo.cli.engines import open_launcher, plan_launcher
 
 if TYPE_CHECKING:
     from zoo.bench.ladder_plan import LadderPlan, Member, Rung
@@ -42,21 +44,22 @@ def run(
     from zoo.bench.freshness import check_corpora
     from zoo.bench.ladder_plan import plan_ladder
     from zoo.bench.ladder_runner import run_ladder
-    from zoo.bench.launch import LocalLauncher
     from zoo.bench.store import Store
     from zoo.cli.kit_gate import check_methods
     from zoo.report.ladder_judge import StoreJudge
 
     plan = plan_ladder(name, options.gin, bindings, methods)
-    launcher, store = LocalLauncher(options.jobs), Store(options.store)
+    store = Store(options.store)
     if options.plan:
-        print_plan(plan, store, launcher)
+        print_plan(plan, store, plan_launcher(options))
         check_corpora([rung.plain.arm for rung in plan.rungs])
         return 0
     check_corpora([rung.plain.arm for rung in plan.rungs])
     folder("--store", options.store)
-    with store.held():
+    arms = [member.arm for rung in plan.rungs for member in rung.members]
+    with store.held(), open_launcher(options, arms, say) as launcher:
         plan, failures = check_methods(plan, store.folder, say)
+        plan = plan._replace(suite=replace(plan.suite, costs=plan.suite.costs and launcher.measures))
         judge = StoreJudge(store, plan.ladder.looks, say)
         failures += run_ladder(plan, store, judge, launcher=launcher, say=say, again=options.again)
         print_ladder(plan, store)

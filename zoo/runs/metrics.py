@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Probes = Mapping[str, Mapping[int, torch.Tensor]]  # name → layer, from 1 → value
 
 METRICS = "metrics.jsonl"
+TAIL = 4096  # bytes of a file in which its last row is looked for
 
 
 def read_rows(folder: Path, kind: str | None = None) -> list[dict[str, Any]]:
@@ -41,6 +42,23 @@ def read_rows(folder: Path, kind: str | None = None) -> list[dict[str, Any]]:
         with contextlib.suppress(ValueError):
             rows.append(parse_object(line))
     return [row for row in rows if kind is None or row.get("kind") == kind]
+
+
+def last_step(folder: Path) -> int:
+    """The last step that a run has logged."""
+    try:
+        with (folder / METRICS).open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - TAIL))
+            lines = file.read().splitlines()
+    except OSError:
+        return 0
+    for line in reversed(lines):
+        try:
+            return int(json.loads(line)["step"])
+        except (ValueError, TypeError, KeyError):
+            continue
+    return 0
 
 
 class Records:

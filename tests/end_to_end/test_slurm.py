@@ -1,0 +1,80 @@
+"""A bench on a real Slurm of one node: arrays, preemption, requeueing, a lost job, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers.broken_bench import figures, runs_of
+from helpers.one_node_slurm import missing, one_node_slurm
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing())]
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with one_node_slurm(tmp_path_factory.mktemp("slurm") / "slurm") as environment:
+        yield environment
+
+
+def command(settings: list[str], store: Path, *flags: str) -> list[str]:
+    longer = [*settings, "train.steps = 300", "train.save_every = 10", "suite.control_seeds = 2"]
+    longer = [each for each in longer if each not in ("train.steps = 4", "train.save_every = 4")]
+    bench = [sys.executable, "-m", "zoo.cli.bench", "--gin", "v1_m3", "--seeds", "2", "--store", str(store)]
+    return [*bench, *flags, "--set", *longer]
+
+
+def jobs(slurm: dict[str, str]) -> list[str]:
+    """The ids of the jobs that run."""
+    done = subprocess.run(["squeue", "-h", "-r", "-t", "R", "-o", "%i"], env=slurm, capture_output=True, text=True)
+    return done.stdout.split()
+
+
+def test_jobs_that_are_preempted_requeued_and_cancelled(
+    slurm: dict[str, str], settings: list[str], tmp_path: Path
+) -> None:
+    alone, store, log = tmp_path / "alone", tmp_path / "bench", tmp_path / "log.txt"
+    subprocess.run(command(settings, alone, "--jobs", "2"), check=True, capture_output=True, timeout=900)
+    flags = ("--on", "slurm", "--slurm", "partition=small,time=10", "--jobs", "2")
+    breaks = [["scancel", "--signal=USR2"], ["scontrol", "requeue"], ["scancel"], ["scancel", "--signal=USR2"]]
+    until = time.monotonic() + 1200
+    with log.open("wb") as file:
+        bench = subprocess.Popen(command(settings, store, *flags), env=slurm, stdout=file, stderr=file)
+        try:
+            while bench.poll() is None and time.monotonic() < until:
+                time.sleep(4.0)
+                running = jobs(slurm)
+                if breaks and running and runs_of(store):
+                    subprocess.run([*breaks.pop(0), running[0]], env=slurm, check=True)
+        finally:
+            bench.kill()
+            bench.wait()
+    text = log.read_text()
+    print(text)
+    assert bench.returncode == 0 and not breaks, text
+    assert figures(store) == figures(alone) and len(figures(store)) == 4
+    assert "started again" in text  # the job that was cancelled; Slurm itself queued the others again
+    assert list((store / "engine" / "submitit").glob("*_0_log.out")), "there was no array"
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--slurm", "partition=smal"], "Slurm has no partition smal (nearest: small); it has small"),
+        (["--gpus-per-run", "1"], "no node of Slurm has 1 CPUs and 1 GPUs for a run"),
+        (["--cpus-per-run", "64"], "no node of Slurm has 64 CPUs and 0 GPUs for a run"),
+        (["--slurm", "time=soon"], "--slurm time=soon: write minutes"),
+        (["--slurm", "prtition=small"], "--slurm prtition: there is no such option (nearest: partition"),
+    ],
+)
+def test_what_slurm_does_not_have_is_refused(
+    flags: list[str], sentence: str, slurm: dict[str, str], settings: list[str], tmp_path: Path
+) -> None:
+    words = command(settings, tmp_path / "bench", "--on", "slurm", *flags)
+    done = subprocess.run(words, env=slurm, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and sentence in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "bench" / "runs").exists()
