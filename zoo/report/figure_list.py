@@ -59,7 +59,8 @@ def overview_figures(some: Sequence[Standing]) -> list[tuple[str, Figure]]:
         if not bars:
             continue
         if of[0].ladder:
-            ends = [end for bar in bars for end in bar[1:4] if math.isfinite(end) and bar.verdict not in VOID]
+            sound = [each.effect for each in rows if each.word not in VOID and each.role != "harm"]
+            ends = [end for effect in sound for end in effect if math.isfinite(end)]
             reach = (max(0.5, min([0.95, *ends])), min(2.0, max([1.05, *ends])))
             title = "κ over all rungs with 95 % intervals: right of 1 a method helps"
             drawn.append(("overview/kappa", figures.forest(bars, title, "κ", reach)))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import html
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from zoo.catalogue.families import families
 from zoo.plugins.finder import find_methods
+from zoo.report.cell_texts import number_text
 from zoo.report.charts import ticks
+from zoo.report.ladder_tables import ROLES
 from zoo.report.overview import (
     UNKNOWN,
     answers,
@@ -23,13 +25,12 @@ from zoo.report.overview import (
     size_text,
     sizes_text,
     time_text,
-    verdict_text,
 )
-from zoo.report.standings import AtSize, Effect, Standing
+from zoo.report.standings import UNKNOWN as UNKNOWN_EFFECT, AtSize, Effect, Standing
 from zoo.report.verdict_words import ORDER, VOID, colour, meanings, word_of
 from zoo.system.foreign_text import one_line
 
-FILTERS = ("verdict", "host", "family")
+HEADS = ("sizes", "seeds", "time ×", "parameters", "FLOPs", "host")
 LEAST_KAPPA, MOST_KAPPA = 0.5, 2.0  # of the figure: what lies beyond is drawn at its edge
 FAR = 3.0  # times the middle difference: what lies beyond is drawn at the edge
 
@@ -86,7 +87,7 @@ def first_screen(standings: Sequence[Standing], links: Mapping[str, str]) -> str
 
 def _rows(some: Sequence[Standing]) -> list[Row]:
     """A row per method over all sizes, then those of single sizes, which a filter shows."""
-    rows = [Row(each, "", each.effect, verdict_text(each), each.sizes) for each in shown(some)]
+    rows = [Row(each, "", each.effect, each.verdict, each.sizes) for each in shown(some)]
     for each in shown(some):
         if len(each.sizes) > 1 or not each.ladder:
             rows += [Row(each, size_name(at), at.effect, at.verdict, (at,)) for at in each.sizes]
@@ -127,70 +128,71 @@ def _table(some: Sequence[Standing], links: Mapping[str, str]) -> str:
     marks = "".join(
         f'<span style="left:{scale.place(each):.1f}%">{each:.3g}</span>' for each in _marks(scale) if scale.holds(each)
     )
-    effects = ("κ (95 %)", "κ_time (95 %)") if ladder else ("difference (95 %)",)
-    heads = ("parameters of the plain block", "seeds", "time ×", "parameters", "FLOPs", "host", "family")
+    effects = ("κ (95 %)", "κ_time") if ladder else ("difference (95 %)",)
     head = (
         f'<th class="text">method</th><th class="text">verdict</th><th class="figure"><span class="axis">{marks}</span></th>'
-        + "".join(f"<th>{text(each)}</th>" for each in (*effects, *heads))
+        + "".join(f"<th>{text(each)}</th>" for each in (*effects, *HEADS))
     )
-    body = "".join(_row(row, scale, links, heads) for row in rows)
+    body = "".join(_row(row, scale, links) for row in rows)
     left_out = len(some) - len(shown(some))
     note = f" {left_out:,} methods with smaller effects are in the tables below." if left_out else ""
     way = "right of the line it helps" if ladder else "left of the line it is better"
     return (
         f'<div class="scroll"><table class="standings"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-        f'<p class="note">Dot: the estimate; bar: its 95 % interval; {way}; a square lies beyond the axis. Time × is that of a'
-        " training step beside the plain block's; parameters and FLOPs are what the method has more than the plain block."
-        f" A method's name opens its page.{note}</p>"
+        f'<p class="note">Dot: the estimate; bar: its 95 % interval; {way}; a square lies beyond the axis. Sizes: parameters of'
+        " the plain block. Time ×: a training step's beside the plain block's; parameters and FLOPs: what the method has more. A"
+        f" method's name opens its page; a word explains itself when pointed at.{note}</p>"
     )
 
 
-def _row(row: Row, scale: Scale, links: Mapping[str, str], heads: Sequence[str]) -> str:
+def _row(row: Row, scale: Scale, links: Mapping[str, str]) -> str:
     standing, word = row.standing, word_of(row.verdict)
     link = links.get(standing.name, "")
     name = f'<a href="{html.escape(link)}">{text(standing.name)}</a>' if link else text(standing.name)
     meaning = meanings(standing.ladder).get(word, "")
-    effects = [effect_text(row.effect, standing.ladder)]
-    effects += [effect_text(standing.in_time if not row.size else Effect(*[math.nan] * 3), True)] * standing.ladder
-    cost = standing.cost
-    values = (
-        sizes_text(row.sizes) if not row.size else row.size,
-        seeds_text(row.sizes),
-        time_text(cost.time),
-        percent_text(cost.parameters),
-        percent_text(cost.flops),
-        standing.host,
-        family(standing.name),
-    )
-    keys = (
-        row.sizes[-1].parameters if row.sizes else 0,
-        sum(at.seeds for at in row.sizes),
-        cost.time.value if cost.time else "",
-        cost.parameters,
-        cost.flops,
-        standing.host,
-        family(standing.name),
-    )
-    cells = "".join(
-        f'<td class="more{" unknown" if value == UNKNOWN else ""}" data-label="{text(label)}" data-v="{text(str(key))}">'
-        f"{text(value)}</td>"
-        for label, value, key in zip(heads, values, keys, strict=True)
-    )
-    labels = ("κ", "κ_time")
-    shown_effects = "".join(
-        f'<td class="{"effect" if i == 0 else "more"}{" unknown" if value == UNKNOWN else ""}" data-label="{labels[i]}"'
-        f' data-v="{_key(row.effect if i == 0 else standing.in_time)}">{text(value)}</td>'
-        for i, value in enumerate(effects)
-    )
-    order = ORDER.index(word) if word in ORDER else len(ORDER)
     control = ' class="control"' if standing.role != "method" else ""
+    name += f"<small> {text(ROLES.get(standing.role, standing.role))}</small>" if control else ""
     data = {"verdict": word, "host": standing.host, "family": family(standing.name), "size": row.size}
     attributes = "".join(f' data-{key}="{text(value)}"' for key, value in data.items())
+    hidden = " hidden" if row.size else ""
+    value, _, interval = effect_text(row.effect, standing.ladder).partition(" ")
+    effect = f'<td class="effect" data-v="{_key(row.effect)}"><b>{text(value)}</b> {text(interval)}</td>'
     return (
-        f"<tr{control}{attributes}{' hidden' if row.size else ''}><td>{name}</td>"
-        f'<td class="text" data-v="{order}"><abbr class="word" style="--c:{colour(word)}" title="{text(meaning)}">'
-        f'{text(row.verdict)}</abbr></td><td class="figure">{_bar(row, scale)}</td>{shown_effects}{cells}</tr>'
+        f'<tr{control}{attributes}{hidden}><td>{name}</td><td class="text" data-v="{ORDER.index(word)}">'
+        f'<abbr class="word" style="--c:{colour(word)}" title="{text(meaning)}">{text(row.verdict)}</abbr></td>'
+        f'<td class="figure">{_bar(row, scale)}</td>{effect}{"".join(map(_cell, _cells(row)))}</tr>'
     )
+
+
+class Cell(NamedTuple):
+    """A cell of the table: its column, what it shows, what it is sorted by, and what pointing at it tells."""
+
+    label: str
+    shown: str
+    key: str
+    title: str = ""
+
+
+def _cells(row: Row) -> Iterator[Cell]:
+    """The cells after the effect."""
+    standing, cost = row.standing, row.standing.cost
+    if standing.ladder:
+        in_time = UNKNOWN_EFFECT if row.size else standing.in_time
+        yield Cell("κ_time", number_text(in_time.value, ".3f"), _key(in_time), effect_text(in_time, True))
+    largest = row.sizes[-1].parameters if row.sizes else 0
+    time = cost.time
+    yield Cell("sizes", sizes_text(row.sizes), str(largest), row.size)
+    yield Cell("seeds", seeds_text(row.sizes), str(sum(at.seeds for at in row.sizes)))
+    yield Cell("time ×", f"{time.value:.2f}" if time else UNKNOWN, str(time.value) if time else "", time_text(time))
+    yield Cell("parameters", percent_text(cost.parameters), f"{cost.parameters:.6g}")
+    yield Cell("FLOPs", percent_text(cost.flops), f"{cost.flops:.6g}")
+    yield Cell("host", standing.host, standing.host)
+
+
+def _cell(cell: Cell) -> str:
+    unknown = " unknown" if cell.shown == UNKNOWN else ""
+    title = f' title="{text(cell.title)}"' if cell.title not in ("", UNKNOWN) else ""
+    return f'<td class="more{unknown}" data-label="{text(cell.label)}" data-v="{text(cell.key)}"{title}>{text(cell.shown)}</td>'
 
 
 def _key(effect: Effect) -> str:
@@ -211,7 +213,8 @@ def _bar(row: Row, scale: Scale) -> str:
 
 def _scale(rows: Sequence[Row], ladder: bool) -> Scale:
     """An axis that has room for most intervals; a harmful method must not press all others together."""
-    sound = [row.effect for row in rows if word_of(row.verdict) not in VOID and not math.isnan(row.effect.value)]
+    decided = [row for row in rows if word_of(row.verdict) not in VOID and row.standing.role != "harm"]
+    sound = [row.effect for row in decided if not math.isnan(row.effect.value)]
     ends = [end for effect in sound for end in effect if math.isfinite(end)]
     if ladder:
         low = max(LEAST_KAPPA, min([end for end in ends if end > 0], default=0.9))

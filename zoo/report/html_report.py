@@ -31,13 +31,14 @@ def html_report(report: Findings) -> str:
     links = {page.name: f"#{anchor(page)}" for page in pages}
     style, script = _file("page.css"), _file("page.js")
     body = [
-        f'<h1 id="top">{TITLE}</h1><p>{text(conditions(report))}</p><p>{text(trust(report.ladders))}</p>'
+        f'<div class="overview"><h1 id="top">{TITLE}</h1><p>{text(conditions(report))}</p><p>{text(trust(report.ladders))}</p>'
         f"<p>{text(redefined_text(report.redefined))}</p>",
         first_screen(rows, links),
         *(_table(controls_table(ladder)) for ladder in report.ladders),
         f"<h2>What the words mean</h2><details><summary>columns and verdicts</summary>{_legend(report)}</details>",
         "<h2>All tables</h2>",
         *(_table(table) for table in tables(report, learned=True)),
+        "</div>",
         *(_section(page) for page in pages),
     ]
     return f"{_head(style, script)}<body>{''.join(body)}<script>{script}</script></body></html>\n"

@@ -10,7 +10,7 @@ from zoo.bench.step_costs import Ratio
 from zoo.report.cell_texts import number_text
 from zoo.report.ladder_results import LadderFindings, LadderRow
 from zoo.report.ladder_tables import ROLES
-from zoo.report.standings import AtSize, Effect, Standing, by_word
+from zoo.report.standings import AtSize, Effect, Standing, by_name, by_word
 from zoo.report.verdict_words import HURTS, NOT_TRAINED, meanings, word_of
 from zoo.scaling.multiplier import Overall
 from zoo.system.table import Table
@@ -49,14 +49,16 @@ def answers(some: Sequence[Standing]) -> list[Answer]:
 
 
 def names_text(some: Sequence[Standing]) -> str:
-    """The methods after a word, each with its effect; of many, the first."""
-    hosts = {each.host for each in some}
+    """The methods after a word, each with its effect, in every host where there are several; of many methods, the first."""
+    hosts, methods = {each.host for each in some}, by_name(some)
     named = []
-    for each in some[:MOST_NAMES]:
-        host = f", {each.host}" if len(hosts) > 1 else ""
-        value = number_text(each.effect.value, ".2f" if each.ladder else "+.3f")
-        named.append(f"{each.name} ({value}{host})" if value != UNKNOWN else each.name)
-    more = f" and {len(some) - MOST_NAMES} more" if len(some) > MOST_NAMES else ""
+    for name, of in list(methods.items())[:MOST_NAMES]:
+        values = []
+        for each in of:
+            value = number_text(each.effect.value, ".2f" if each.ladder else "+.3f")
+            values.append(f"{value} {each.host}" if len(hosts) > 1 else value)
+        named.append(f"{name} ({', '.join(values)})" if values != [UNKNOWN] else name)
+    more = f" and {len(methods) - MOST_NAMES} more" if len(methods) > MOST_NAMES else ""
     return ", ".join(named) + more
 
 

@@ -10,7 +10,7 @@
     const chosen = ["verdict", "host", "family", "size"].map((name) => [name, value(name)]);
     let shown = 0;
     for (const row of rows) {
-      const text = row.textContent.toLowerCase();
+      const text = `${row.textContent} ${row.dataset.family}`.toLowerCase();
       row.hidden = !chosen.every(([name, wanted]) => (wanted === "" && name !== "size") || row.dataset[name] === wanted) ||
         !words.every((word) => text.includes(word));
       shown += !row.hidden;
