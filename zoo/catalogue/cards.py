@@ -11,6 +11,9 @@
     ## Claimed
     What the source reports. Checked in the parallel host as: worse than baseline; better than OTHER, ANOTHER.
 
+    ## Source
+    Where it is from. Redefined on 2026-01-31: what has changed; results from before that day no longer count.
+
 Other sections are text. docs/writing-a-method.md says which there are.
 """
 
@@ -30,6 +33,7 @@ HEADING = re.compile(r"^## ", re.MULTILINE)
 SETTING = re.compile(r"^- `(\w+)`: (.+(?:\n +.+)*)", re.MULTILINE)
 CHECKED = re.compile(r"\s*Checked(?: in the (parallel|sequential) host)? as: (.+?)\.\s*$")
 UNWRITTEN = ("Nothing yet.", "What the source reports.")  # as a template leaves it: no claim
+REDEFINED = re.compile(r"\bRedefined on (\d{4}-\d\d-\d\d)\b")
 MEASURED = "Measured"  # the last section, which zoo-report writes
 
 
@@ -68,6 +72,11 @@ class Card(NamedTuple):
         """The host in which the claim is checked; empty: in any."""
         match = CHECKED.search(self._claimed)
         return (match[1] or "") if match else ""
+
+    @property
+    def redefined(self) -> str:
+        """The day on which the method was last redefined: what was measured before does not count. Empty: never."""
+        return max(REDEFINED.findall(" ".join(self.sections.get("Source", "").split())), default="")
 
     @property
     def _claimed(self) -> str:

@@ -7,23 +7,50 @@ import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zoo.cli.arguments import Parser, ended_by_reader, failed, folder
+
+if TYPE_CHECKING:
+    from zoo.report.findings import Findings
 
 PROGRAM = "zoo-report"
 
 
+EPILOG = """\
+examples:
+  zoo-report bench                               bench/report.html, report.md, and the same for TensorBoard
+  zoo-report bench /other/bench --into report    several stores as one, wherever they are from
+  zoo-report bench --against older               what has changed since an earlier store
+  zoo-report results --results RESULTS.md        a page to read in two minutes; a page per method in docs/results
+  zoo-report results --archive results/archive --results RESULTS.md --cards plugins/cards
+
+report.html is one file: the first screen says what helps, what hurts and what is open; a method's name opens its page.
+"""
+
+
 def parser() -> argparse.ArgumentParser:
-    of_command = Parser(PROGRAM, "Rebuild the report of a bench from its results, or merge several.")
+    of_command = Parser(PROGRAM, "Rebuild the report of a bench from its results, or merge several.", EPILOG)
     of_command.add_argument(
-        "folders", nargs="+", type=Path, metavar="FOLDER", help="stores of zoo-bench, or results.jsonl files"
+        "folders", nargs="*", type=Path, metavar="FOLDER", help="stores of zoo-bench, or results.jsonl files"
     )
     of_command.add_argument(
         "--into", type=Path, metavar="DIR", help="where the report goes (default: the first folder)"
     )
     of_command.add_argument("--against", type=Path, metavar="FOLDER", help="an earlier store to compare with")
     of_command.add_argument(
-        "--results", type=Path, metavar="FILE", help="also write a RESULTS.md: claim and verdict of each method"
+        "--results",
+        type=Path,
+        metavar="FILE",
+        help="also write a RESULTS.md, and beside it docs/results: a page per method, all tables, the archive",
+    )
+    of_command.add_argument(
+        "--archive",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FOLDER",
+        help="stores with older results that no longer count: a page of --results, and a part of --cards",
     )
     of_command.add_argument(
         "--cards", type=Path, metavar="DIR", help="also put what was measured into the cards of this folder"
@@ -46,37 +73,74 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from zoo.bench.store import merged, read_suite_notes, store_folder
-    from zoo.report.findings import Findings
-    from zoo.report.report_folder import print_report, write_report
-    from zoo.report.tables import tables
-    from zoo.system.files import write_atomically
-    from zoo.system.table import show
+    from zoo.errors import ZooError
 
-    folders: list[Path] = options.folders
-    gc.disable()  # results hold no cycles, and looking for some takes longer the more there are
-    try:
-        findings = Findings.of(merged(folders), read_suite_notes(folders))
-    finally:
-        gc.freeze()
-        gc.enable()
-    into = options.into or store_folder(folders[0])
-    folder("--into", into)
-    if options.against:
-        findings = findings.against(Findings.of(merged([options.against]), read_suite_notes([options.against])))
-    write_report(findings, into)
+    if not options.folders and not options.archive:
+        raise ZooError("name the folder of a bench: zoo-report bench")
+    if options.archive and not options.results and not options.cards:
+        raise ZooError(
+            "--archive is a page of --results, or a part of --cards: name a file or a folder with one of them"
+        )
+    findings = _findings(options.folders) if options.folders else None
+    archive = _findings(options.archive) if options.archive else None
+    if findings is not None:
+        findings = _written(findings, options)
     if options.results:
-        from zoo.report.results_page import results_page
+        from zoo.report.results_folder import write_results
 
-        write_atomically(options.results, results_page(findings))
+        write_results(findings, archive, options.results, options.cards)
     if options.cards:
         from zoo.report.measured_cards import write_cards
         from zoo.system.table import counted
 
-        print(f"{counted(write_cards(findings, options.cards), 'card')} in {options.cards} updated")
-    show(tables(findings))
-    print_report(findings, into)
+        print(f"{counted(write_cards(findings, options.cards, archive), 'card')} in {options.cards} updated")
+    if findings is not None:
+        _show(findings, options)
     return 0
+
+
+def _findings(folders: Sequence[Path]) -> Findings:
+    """What the results of these stores say together."""
+    from zoo.bench.store import merged, read_suite_notes
+    from zoo.report.findings import Findings
+
+    gc.disable()  # results hold no cycles, and looking for some takes longer the more there are
+    try:
+        return Findings.of(merged(folders), read_suite_notes(folders))
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _written(findings: Findings, options: argparse.Namespace) -> Findings:
+    """Write the report of these findings, beside an earlier one's where there is one."""
+    from zoo.report.report_folder import write_report
+
+    into = _into(options)
+    folder("--into", into)
+    if options.against:
+        findings = findings.against(_findings([options.against]))
+    write_report(findings, into)
+    return findings
+
+
+def _into(options: argparse.Namespace) -> Path:
+    from zoo.bench.store import store_folder
+
+    into: Path = options.into or store_folder(options.folders[0])
+    return into
+
+
+def _show(findings: Findings, options: argparse.Namespace) -> None:
+    """Print the first screen's tables, then all others."""
+    from zoo.report.overview import overview_table, parts
+    from zoo.report.report_folder import print_report
+    from zoo.report.standings import standings
+    from zoo.report.tables import tables
+    from zoo.system.table import show
+
+    show([*map(overview_table, parts(standings(findings))), *tables(findings)])
+    print_report(findings, _into(options))
 
 
 if __name__ == "__main__":

@@ -93,7 +93,8 @@ class ClaimChecker:
     def _early(self, plain_arm: str) -> float:
         """The loss of a plain block at a tenth of its tokens."""
         if plain_arm not in self._early_losses:
-            self._early_losses[plain_arm] = early_loss(self._arms.get((plain_arm, "baseline")))
+            plain = self._arms.get((plain_arm, "baseline"))
+            self._early_losses[plain_arm] = early_loss(plain.finished if plain else ())
         return self._early_losses[plain_arm]
 
     def _model(self, ours: ArmResults, theirs: ArmResults, early: float) -> FamilyModel:

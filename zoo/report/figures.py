@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zoo.bench.rate_curves import RateCurve
 from zoo.report.arm_results import ArmResults, common_split
-from zoo.report.verdict_words import COLOURS
-from zoo.report.verdicts import Comparison
+from zoo.report.charts import ticks
+from zoo.report.verdict_words import colour, word_of
 from zoo.system.foreign_text import label
 from zoo.system.json_rows import Point
 
@@ -38,26 +38,61 @@ def _figure(width: float, height: float, title: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def forest(comparisons: Sequence[Comparison], title: str) -> Figure:
-    """Differences with their 95 % intervals, the best at the bottom; left of zero the method is better."""
-    figure, axes = _figure(7, 1.4 + 0.2 * len(comparisons), title)
-    rows = sorted(comparisons, key=lambda c: (math.isnan(c.difference.mean), c.difference.mean))
-    for row, comparison in enumerate(rows):
-        difference, colour = comparison.difference, COLOURS.get(comparison.verdict, OTHER)
-        if difference.known:
-            axes.plot(difference.interval(), [row, row], color=colour, lw=1.5)
-        axes.plot([difference.mean], [row], "o", color=colour, ms=5)
-    axes.axvline(0, color="black", lw=0.8)
-    sizes = sorted(abs(c.difference.mean) for c in comparisons if not math.isnan(c.difference.mean))
-    if sizes and sizes[-1] > 10 * sizes[len(sizes) // 2]:  # one that fails must not press all others together
-        linear = 2 * sizes[len(sizes) // 2]
-        axes.set_xscale("symlog", linthresh=linear)
-        axes.axvspan(-linear, linear, color="black", alpha=0.04, lw=0)
-        axes.set_xlabel("loss of the method − loss of the baseline (nats per token; logarithmic outside the grey)")
+class Bar(NamedTuple):
+    """A row of a forest: a value with its interval."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    verdict: str
+
+
+def forest(bars: Sequence[Bar], title: str, x_label: str, reach: tuple[float, float] | None = None) -> Figure:
+    """Values with their 95 % intervals, the first at the top; a vertical line where nothing is gained or lost.
+
+    That is 0, and differences of which one is far out are logarithmic outside a grey part. With a `reach`, which is that of
+    κ, it is 1 on a logarithmic axis from one end to the other; what lies beyond is drawn there, as a diamond.
+    """
+    figure, axes = _figure(7, 1.4 + 0.2 * len(bars), title)
+    low_end, high_end = reach or (-math.inf, math.inf)
+    for row, bar in enumerate(bars):
+        low, value, high = (min(max(each, low_end), high_end) for each in (bar.low, bar.value, bar.high))
+        if not math.isnan(bar.low):
+            axes.plot([low, high], [row, row], color=colour(bar.verdict), lw=1.5)
+        axes.plot([value], [row], "o" if value == bar.value else "D", color=colour(bar.verdict), ms=5)
+    axes.axvline(0 if reach is None else 1, color="black", lw=0.8)
+    if reach is not None:
+        _multipliers(axes, reach)
     else:
-        axes.set_xlabel("loss of the method − loss of the baseline (nats per token)")
-    axes.set_yticks(range(len(rows)), [label(c.name) for c in rows], fontsize=8)
+        x_label += _logarithmic_outside(axes, [abs(bar.value) for bar in bars if not math.isnan(bar.value)])
+    axes.set_xlabel(x_label)
+    axes.set_yticks(range(len(bars)), [label(bar.name) for bar in bars], fontsize=8)
+    axes.set_ylim(len(bars) - 0.4, -0.6)
+    words = dict.fromkeys(word_of(bar.verdict) for bar in bars)
+    shown = [axes.plot([], [], "o", color=colour(word), ms=5, label=word)[0] for word in words]
+    if shown:
+        axes.legend(handles=shown, fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
+
+
+def _multipliers(axes: Axes, reach: tuple[float, float]) -> None:
+    """A logarithmic axis with a few numbers that are not powers of ten."""
+    axes.set_xscale("log")
+    axes.set_xlim(reach[0] / 1.01, reach[1] * 1.01)
+    marks = ticks(*reach, log=False)
+    axes.set_xticks(marks, [f"{mark:.3g}" for mark in marks], minor=False)
+    axes.set_xticks([], minor=True)
+
+
+def _logarithmic_outside(axes: Axes, sizes: Sequence[float]) -> str:
+    """Make the axis logarithmic outside of most values, where one of them would press all others together, and say so."""
+    middle = sorted(sizes)[len(sizes) // 2] if sizes else 0.0
+    if not sizes or max(sizes) <= 10 * middle:
+        return ""
+    axes.set_xscale("symlog", linthresh=2 * middle)
+    axes.axvspan(-2 * middle, 2 * middle, color="black", alpha=0.04, lw=0)
+    return ", logarithmic outside the grey"
 
 
 class Panel(NamedTuple):

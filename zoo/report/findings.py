@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from zoo.bench.store import NO_NOTES, Result, SuiteNotes
 from zoo.report.arm_results import ArmResults, arms
 from zoo.report.ladder_results import LadderFindings, ladder_findings
+from zoo.report.redefined import counted_results
 from zoo.report.twins import Twins, twins_among
 from zoo.report.verdicts import Comparison, compare_arms
 
@@ -20,14 +21,21 @@ class Findings:
     arms: list[ArmResults]
     twins: list[Twins]
     ladders: tuple[LadderFindings, ...] = ()
+    redefined: tuple[str, ...] = ()  # methods whose results were left out, as their definitions have changed
     earlier: Findings | None = None  # what an earlier store said, to compare with
 
     @classmethod
     def of(cls, results: Sequence[Result], notes: SuiteNotes = NO_NOTES) -> Findings:
-        """What these results say."""
-        by_id = arms(results, notes)
-        ladders = ladder_findings(results, notes.ladder_arms, notes.predictions, notes.costs)
-        return cls(compare_arms(by_id, notes), list(by_id.values()), twins_among(by_id.values(), notes), tuple(ladders))
+        """What these results say, but for those of methods that were redefined since."""
+        counting, redefined = counted_results(results)
+        by_id = arms(counting, notes)
+        return cls(
+            comparisons=compare_arms(by_id, notes),
+            arms=list(by_id.values()),
+            twins=twins_among(by_id.values(), notes),
+            ladders=tuple(ladder_findings(counting, notes.ladder_arms, notes.predictions, notes.costs)),
+            redefined=redefined,
+        )
 
     @property
     def margins(self) -> dict[str, dict[str, float]]:

@@ -11,7 +11,8 @@ from zoo.bench.ladder_notes import LadderArm, Prediction
 from zoo.bench.step_costs import StepCost
 from zoo.bench.store import Result
 from zoo.report.arm_results import Split
-from zoo.scaling.ladder_verdicts import FAR, Trouble, ladder_verdict, trained
+from zoo.report.trained import early_loss, learned_nothing
+from zoo.scaling.ladder_verdicts import FAR, Trouble, ladder_verdict
 from zoo.scaling.multiplier import Estimate, Multiplier, Overall, in_time, multiplier, over_rungs
 from zoo.scaling.noise import Noise, noise_by_rung, pooled_noise
 from zoo.scaling.plain_curve import Curve, plain_curve
@@ -51,6 +52,11 @@ class RungResults(NamedTuple):
     slope: float = math.nan  # nats per e-fold of compute
     slope_error: float = math.nan
     data_slope: float = math.nan  # nats per e-fold of tokens, at this size
+
+    @property
+    def plain(self) -> Runs:
+        """The plain block's runs."""
+        return next(runs for runs in self.arms.values() if runs.noted.role == "plain")
 
 
 class ArmAtRung(NamedTuple):
@@ -182,7 +188,7 @@ def _with_slopes(rungs: Sequence[RungResults]) -> tuple[RungResults, ...]:
         return ()
     xs = [rung.x for rung in rungs]
     noise = noise_by_rung(xs, [rung.noise for rung in rungs])
-    errors = [each.of_mean(len(_plain(rung).losses(rung.split))) for each, rung in zip(noise, rungs, strict=True)]
+    errors = [each.of_mean(len(rung.plain.losses(rung.split))) for each, rung in zip(noise, rungs, strict=True)]
     curve = plain_curve(xs, [rung.plain_loss for rung in rungs], errors)
     return tuple(
         rung._replace(
@@ -193,10 +199,6 @@ def _with_slopes(rungs: Sequence[RungResults]) -> tuple[RungResults, ...]:
         )
         for rung, each in zip(rungs, noise, strict=True)
     )
-
-
-def _plain(rung: RungResults) -> Runs:
-    return next(runs for runs in rung.arms.values() if runs.noted.role == "plain")
 
 
 def _data_slope(rung: RungResults, noise: Noise) -> float:
@@ -260,7 +262,7 @@ def _rows(rungs: Sequence[RungResults], costs: Mapping[str, StepCost], margin: f
 
 def _at_rung(rung: RungResults, runs: Runs, costs: Mapping[str, StepCost]) -> ArmAtRung | None:
     """One arm at one rung; None without any loss."""
-    losses, plain = runs.losses(rung.split), _plain(rung)
+    losses, plain = runs.losses(rung.split), rung.plain
     if not losses:
         return None
     error = rung.noise.of_difference(len(losses), len(plain.losses(rung.split)))
@@ -299,23 +301,13 @@ def trouble(rungs: Sequence[RungResults], label: str) -> Trouble | None:
             return Trouble("leaks", rung.number)
         if len(runs.finished) < len(runs.results):
             return Trouble("diverged", rung.number)
-        losses = runs.losses(rung.split)
+        losses = runs.losses("validation")  # which the entropy is of
         if losses and runs.noted.role not in PLAIN:
-            entropy = runs.results[0].unigram_entropy
-            error = rung.noise.of_mean(len(losses))
-            if not trained(statistics.fmean(losses), error, entropy, _at_tenth(_plain(rung))):
+            loss = Estimate(statistics.fmean(losses), rung.noise.of_mean(len(losses)), rung.noise.degrees)
+            early = early_loss(rung.plain.finished)
+            if learned_nothing(loss.value, loss.interval()[1], runs.results[0].unigram_entropy, early):
                 return Trouble("did not train", rung.number)
     return None
-
-
-def _at_tenth(plain: Runs) -> float:
-    """The training loss of the plain block at a tenth of its tokens; NaN where none was logged."""
-    early = []
-    for run in plain.finished:
-        logged = [loss for _, tokens, _, loss in run.training if tokens <= run.budget / 10]
-        if logged:
-            early.append(logged[-1])
-    return statistics.fmean(early) if early else math.nan
 
 
 def _outcomes(rungs: Sequence[RungResults], predictions: Iterable[Prediction]) -> Iterable[Outcome]:

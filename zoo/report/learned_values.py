@@ -46,7 +46,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def table(arms: Sequence[ArmResults], where: str) -> Table | None:
     """A row per method and quantity; None if nothing was learned that can be shown."""
-    panels = _panels(sorted(arms, key=lambda arm: arm.first.name))
+    panels = learned_panels(sorted(arms, key=lambda arm: arm.first.name))
     layers = sorted({layer for panel in panels for layer in panel.mean})
     rows = [
         (panel.arm.first.name, panel.name, str(len(panel.arm.finished)), *(_of_layer(panel, n) for n in layers))
@@ -60,7 +60,7 @@ def table(arms: Sequence[ArmResults], where: str) -> Table | None:
     return Table(title, head, tuple(rows)) if rows else None
 
 
-def _of_layer(panel: _Panel, layer: int) -> str:
+def _of_layer(panel: LearnedPanel, layer: int) -> str:
     mean = _cell(panel.mean.get(layer))
     if not panel.quantiles or mean == "–":
         return mean
@@ -79,7 +79,7 @@ def figure(arms: Sequence[ArmResults], title: str) -> Figure | None:
     """A panel per method and quantity, for a page; None if nothing was learned that can be shown."""
     from matplotlib.figure import Figure
 
-    panels = _panels(arms)
+    panels = learned_panels(arms)
     if not panels:
         return None
     columns = min(COLUMNS, len(panels))
@@ -99,7 +99,7 @@ def cards(arms: Sequence[ArmResults]) -> Iterator[tuple[str, Figure]]:
     """A figure per method and quantity, of the size of a card of TensorBoard, with its name."""
     from matplotlib.figure import Figure
 
-    for panel in _panels(arms):
+    for panel in learned_panels(arms):
         drawn = Figure(figsize=CARD, dpi=DPI)
         drawn.subplots_adjust(0.13, 0.19, 0.97, 0.88)
         axes = drawn.add_subplot()
@@ -108,14 +108,16 @@ def cards(arms: Sequence[ArmResults]) -> Iterator[tuple[str, Figure]]:
         yield f"{panel.arm.first.name}_{panel.name}", drawn
 
 
-class _Panel(NamedTuple):
+class LearnedPanel(NamedTuple):
+    """A quantity that an arm has learned: by layer, means over the seeds."""
+
     arm: ArmResults
     name: str
     mean: Elements
     quantiles: tuple[Elements, ...] = ()  # of what depends on the input, the lowest first
 
 
-def _panels(arms: Sequence[ArmResults]) -> list[_Panel]:
+def learned_panels(arms: Sequence[ArmResults]) -> list[LearnedPanel]:
     """A panel per quantity of every arm; the statistics of one that depends on the input are one panel."""
     panels = []
     for arm in arms:
@@ -125,9 +127,9 @@ def _panels(arms: Sequence[ArmResults]) -> list[_Panel]:
         for name, of in values.items():
             if name in watched:
                 base, spread = watched[name]
-                panels.append(_Panel(arm, base, of, tuple(values[each] for each in spread.quantiles)))
+                panels.append(LearnedPanel(arm, base, of, tuple(values[each] for each in spread.quantiles)))
             elif name not in statistics:
-                panels.append(_Panel(arm, name, of))
+                panels.append(LearnedPanel(arm, name, of))
     return panels
 
 
@@ -135,7 +137,7 @@ def _cut(name: str, most: int = 28) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
-def _draw(axes: Axes, panel: _Panel, size: float) -> None:
+def _draw(axes: Axes, panel: LearnedPanel, size: float) -> None:
     """Draw a point per layer with a line per seed, or a line per element; `size` is that of the labels."""
     if max(map(len, panel.mean.values())) > 1:
         element_lines(axes, panel.mean, (panel.quantiles[0], panel.quantiles[-1]) if panel.quantiles else None)
@@ -148,7 +150,7 @@ def _draw(axes: Axes, panel: _Panel, size: float) -> None:
     axes.yaxis.label.set_fontsize(size + 1)
 
 
-def _points(axes: Axes, panel: _Panel) -> None:
+def _points(axes: Axes, panel: LearnedPanel) -> None:
     for run in panel.arm.finished:
         seed = {int(layer): _elements(value)[0] for layer, value in run.probes.get(panel.name, {}).items()}
         axes.plot(list(seed), list(seed.values()), "-", color=COLOUR, lw=0.6, alpha=0.4)

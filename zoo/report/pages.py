@@ -1,50 +1,39 @@
-"""The report as Markdown and as HTML."""
+"""The report in Markdown: the first screen, what its words mean, every table, and figures."""
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Iterable
 
+from zoo.report.conditions import conditions
 from zoo.report.findings import Findings
-from zoo.report.legend import BASIS, introduction, legend
+from zoo.report.legend import introduction
+from zoo.report.markdown_pages import FIGURES, first_screen
+from zoo.report.overview import controls_table, trust
+from zoo.report.redefined import redefined_text
+from zoo.report.standings import standings
 from zoo.report.tables import tables
 from zoo.system import foreign_text
 
-FIGURES = "figures"
-STYLE = (
-    "body{font:14px sans-serif;max-width:1100px;margin:2em auto}table{border-collapse:collapse}"
-    "td,th{border-bottom:1px solid #ddd;padding:3px 8px;text-align:right;white-space:nowrap}"
-    "td:first-child,th:first-child{text-align:left}"
-)
+OVERVIEW = "overview/"  # what the names of the first screen's figures begin with
 
 
 def markdown(report: Findings, figures: Iterable[str] = (), left_out: str = "") -> str:
     """The report in Markdown; of figures, their names; `left_out` says what they do not show."""
-    shown = [table.markdown() for table in tables(report, learned=True)]
-    drawn = [f"![{foreign_text.markdown(name)}]({FIGURES}/{figure_file(name)})\n" for name in figures]
+    names = list(figures)
+    first = [f"{FIGURES}/{figure_file(name)}" for name in names if name.startswith(OVERVIEW)]
+    drawn = [_image(name) for name in names if not name.startswith(OVERVIEW)]
+    lines = ["# Report", "", *first_screen(standings(report), first, {}), trust(report.ladders), ""]
+    lines += [controls_table(ladder).markdown() for ladder in report.ladders]
+    lines += [foreign_text.markdown(conditions(report)), "", introduction(report), ""]
+    lines += [foreign_text.markdown(redefined_text(report.redefined)), ""] if report.redefined else []
     head = ["## Figures", "", *([left_out, ""] if left_out else [])] if drawn else []
-    return "\n".join(["# Report", "", introduction(report), "", *shown, *head, *drawn])
+    return "\n".join([*lines, *(table.markdown() for table in tables(report, learned=True)), *head, *drawn])
+
+
+def _image(name: str) -> str:
+    return f"![{foreign_text.markdown(name)}]({FIGURES}/{figure_file(name)})\n"
 
 
 def figure_file(figure: str) -> str:
     """The name of a figure's file."""
     return foreign_text.file_name(figure.replace("/", "_").replace(" ", "_")) + ".svg"
-
-
-def html_page(report: Findings, figures: Iterable[str] = (), left_out: str = "") -> str:
-    """The report in HTML; figures are SVG."""
-    drawn = [f"<figure>{figure}</figure>" for figure in figures]
-    items = "".join(f"<li><b>{html.escape(name)}</b>: {_emphasised(text)}</li>" for name, text in legend(report))
-    note = f"<p>{html.escape(left_out)}</p>" if left_out else ""
-    head = (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Report</title><style>{STYLE}</style>'
-        f"<h1>Report</h1><p>{html.escape(BASIS)}</p><ul>{items}</ul>"
-    )
-    shown = (table.html() for table in tables(report, learned=True))
-    return "".join([head, *shown, "<h2>Figures</h2>", note, *drawn, "</html>\n"])
-
-
-def _emphasised(text: str) -> str:
-    """A line of the legend as HTML."""
-    return re.sub(r"\*([\w ]+)\*", r"<em>\1</em>", re.sub(r"`([\w.]+)`", r"<code>\1</code>", html.escape(text)))

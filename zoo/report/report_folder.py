@@ -10,10 +10,13 @@ from pathlib import Path
 from zoo.report.figure_list import report_figures
 from zoo.report.figures import svg
 from zoo.report.findings import Findings
-from zoo.report.pages import FIGURES, figure_file, html_page, markdown
+from zoo.report.html_report import html_report
+from zoo.report.markdown_pages import FIGURES
+from zoo.report.overview import answers, parts
+from zoo.report.pages import figure_file, markdown
 from zoo.report.selection import left_out
+from zoo.report.standings import standings
 from zoo.report.tensorboard import IN_TENSORBOARD, REPORT, RUN, SHOWN, SOME, TENSORBOARD, to_tensorboard
-from zoo.report.verdict_words import WORDS
 from zoo.system.files import write_atomically
 
 
@@ -26,7 +29,7 @@ def write_report(report: Findings, folder: Path) -> None:
     for name, image in images.items():
         write_atomically(folder / FIGURES / figure_file(name), image)
     write_atomically(folder / "report.md", markdown(report, images, note))
-    write_atomically(folder / "report.html", html_page(report, images.values(), note))
+    write_atomically(folder / "report.html", html_report(report))
     to_tensorboard(report, drawn, folder / TENSORBOARD)
 
 
@@ -49,8 +52,9 @@ def _clear(folder: Path) -> None:
 
 def print_report(report: Findings, folder: Path) -> None:
     """Print what the verdicts mean, where the report is, and what its figures leave out."""
-    for word in dict.fromkeys(c.verdict for c in report.comparisons):
-        print(f"{word:<14}{WORDS.get(word, '')}")
+    for of in parts(standings(report)):
+        for answer in answers(of):
+            print(f"{answer.word:<20}{answer.meaning}")
     events = folder / TENSORBOARD
     print(f"report   {folder / 'report.html'}\nview     tensorboard --logdir {shlex.quote(str(events))}")
     runs = sum(len(arm.runs) for arm in report.arms)

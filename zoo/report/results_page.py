@@ -1,113 +1,64 @@
-"""RESULTS.md: what was claimed and what was measured."""
+"""RESULTS.md: what helps, what hurts, what is open, in two minutes; everything else on pages behind it."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import PurePath
+from collections.abc import Mapping, Sequence
 
-from zoo.bench.store import Result
-from zoo.report.cell_texts import MATCHES, comparison_text, size
-from zoo.report.claim_outcomes import ClaimChecker, outcome_text
-from zoo.report.claims import claim_text
+from zoo.report.claim_outcomes import ClaimChecker
+from zoo.report.conditions import conditions
 from zoo.report.findings import Findings
-from zoo.report.grouping import by_method, order
-from zoo.report.legend import introduction
-from zoo.report.tables import tables
-from zoo.report.verdict_words import DECIDED_BY_LOSS
+from zoo.report.markdown_pages import first_screen
+from zoo.report.overview import controls_table, trust
+from zoo.report.redefined import redefined_text
+from zoo.report.standings import Standing
 from zoo.report.verdicts import Comparison
 from zoo.system.foreign_text import markdown
-from zoo.system.table import Table, counted
+from zoo.system.table import counted
 
 HEAD = """\
 # Results
 
-Do the methods of this zoo do what was claimed of them? The claims are those of **the notes**, the unpublished lab notes in
-which most of the methods were first tried; each method's card quotes them under “Claimed”. What `v1_…` to `v4_…` (Versions
-1 to 4), `skip_…`, `wr_…` (weak recurrence) and `…_log` stand for: [docs/methods](docs/methods/README.md#names).
-
-Made from `results.jsonl` by `zoo-report STORE --results RESULTS.md`; the runs behind it by `zoo-bench --suite NAME`.
+Does this change to the transformer block help? A row per method: the verdict, how sure it is, at what size and cost. A method's
+name leads to its page: learning curves, every size, learning rates, costs, and what became of what was claimed of it.
 """
-ON_CLAIMS = """\
-- **±**: half of the 95 % interval of one question alone.
-- **does the claim hold?** A claim about the loss is judged by the 95 % interval of the difference to whatever it names, so
-  it may hold where the verdict, which allows for all questions of the suite, is *open*. *Holds*: the interval lies on the
-  claimed side, and the difference is at least the margin. *Contradicted*: it lies on the other side, or the 90 % interval
-  lies within ± the margin. *Open*: neither. “About”, “no better than” and “no worse than” *hold* within ± the margin and
-  are *not contradicted* where the interval has zero in it. What leaks or did not train makes a claim *void*. A claim about
-  a learned value is judged by its mean over the seeds, layer by layer.
-- **baseline** is the plain block, also of a method with more parameters. *The same*: no width of the FFN matches better
-  than the plain block as it is.
-
-A small model and few tokens: a claim that does not hold here may hold elsewhere, and the other way round.
-"""
-
-
-def results_page(report: Findings) -> str:
-    """The whole page: conditions, all verdicts at a glance, a line per method, then every table of the report."""
-    checker = ClaimChecker(report)
-    lines = [
-        HEAD,
-        headline(report),
-        "",
-        in_short(report).markdown(),
-        tally(report, checker),
-        "",
-        *([disagreement, ""] if (disagreement := disagreements(report)) else []),
-        conditions(report),
-        "",
-        "## Legend",
-        "",
-    ]
-    lines += [introduction(report), ON_CLAIMS]
-    groups: dict[tuple[str, str], list[Comparison]] = {}
-    for c in report.comparisons:
-        groups.setdefault((c.method.first.host, c.method.plain_arm), []).append(c)
-    lines += [method_table(host, of, checker).markdown() for (host, _), of in sorted(groups.items())]
-    lines += [table.markdown() for table in tables(report)]
-    return "\n".join(lines)
+NOTHING = """\
+No result counts yet: a verdict of one size and few tokens may not hold at another, and no ladder has been run to its end."""
+COLUMNS = {
+    True: "**κ** is how many times its own compute the plain block needs for the method's loss: 1.10 is a tenth of the compute"
+    " saved; **κ_time** counts seconds instead. **Seeds** are those of each size, the smallest first; sizes are without"
+    " embeddings.",
+    False: "**difference**: loss of the method − loss of the plain block, in nats per token: negative is better.",
+}
+COST = (
+    "**Time ×** is a training step's beside the plain block's, measured in turns with it; **parameters** and **FLOPs** (per"
+    " token) are what the method has more. In brackets: 95 % intervals."
+)
 
 
-def method_table(host: str, comparisons: Sequence[Comparison], checker: ClaimChecker) -> Table:
-    """A row per method: what was claimed, what was measured against each baseline, and whether the claim holds."""
-    matches = [match for match in MATCHES if any(c.match == match for c in comparisons)]
-    head = ("method", "claimed", *(f"against {MATCHES[match]}" for match in matches), "does the claim hold?")
-    rows = []
-    for of_method in by_method(comparisons):
-        method = of_method[0].method
-        outcomes = outcome_text(checker.outcomes(method)) or "–"
-        measured = (comparison_text(of_method, match) for match in matches)
-        rows.append((method.first.name, claim_text(method.first.name), *measured, outcomes))
-    return Table(f"{host.capitalize()} host{size(comparisons[0].plain)}", head, tuple(rows))
+def results_page(
+    report: Findings | None,
+    rows: Sequence[Standing],
+    figures: Sequence[str],
+    links: Mapping[str, str],
+    more: Sequence[str],
+) -> str:
+    """The whole page. `figures` are the overview's, `links` lead from methods to their pages, `more` to other pages."""
+    further = ["## More", "", *(f"- {each}" for each in more), ""]
+    if report is None:
+        return "\n".join([HEAD, NOTHING, "", *further])
+    units = [ladder for ladder in (True, False) if any(each.ladder is ladder for each in rows)]
+    lines = [HEAD, *first_screen(rows, figures, links), " ".join([*(COLUMNS[unit] for unit in units), COST]), ""]
+    lines += ["## How sure", "", trust(report.ladders), ""]
+    lines += [controls_table(ladder).markdown(level=3) for ladder in report.ladders]
+    lines += [*_sentences(report), "## At what size", "", markdown(conditions(report)), ""]
+    return "\n".join([*lines, *further])
 
 
-def headline(report: Findings) -> str:
-    """The answer in two sentences: how many methods are better than the plain block, and by how much."""
-    asked = [c for c in report.comparisons if c.match == "none"]
-    better = sorted((c for c in asked if c.verdict == "better"), key=lambda c: c.difference.mean)
-    others = Counter(c.verdict for c in asked if c.verdict != "better")
-    rest = "; ".join(f"{verdict}: {count}" for verdict, count in others.most_common())
-    named = ", ".join(f"{markdown(c.name)} ({c.difference.mean:+.3f})" for c in better[:10])
-    more = f" and {len(better) - 10} more" if len(better) > 10 else ""
-    list_of_better = f" (nats per token): {named}{more}" if better else ""
-    return (
-        f"{len(better)} of {counted(len(asked), 'method')} did better than the plain block{list_of_better}."
-        f" Of the others, {rest}."
-    )
-
-
-def in_short(report: Findings) -> Table:
-    """The methods by verdict, a row per suite, host and match."""
-    asked: dict[tuple[str, str, str], list[Comparison]] = {}
-    for c in report.comparisons:
-        asked.setdefault((c.suite or "–", c.method.first.host, c.match), []).append(c)
-    rows = []
-    for (suite, host, match), of in sorted(asked.items(), key=lambda each: order(each[0])):
-        columns = [", ".join(c.name for c in of if c.verdict == verdict) for verdict in DECIDED_BY_LOSS]
-        others = ", ".join(f"{c.name} ({c.verdict})" for c in of if c.verdict not in DECIDED_BY_LOSS)
-        rows.append((suite, host, MATCHES[match], *(names or "–" for names in (*columns, others))))
-    return Table("In short", ("suite", "host", "against", *DECIDED_BY_LOSS, "other"), tuple(rows))
+def _sentences(report: Findings) -> list[str]:
+    """What else there is to know, a paragraph each."""
+    said = (tally(report, ClaimChecker(report)), disagreements(report), redefined_text(report.redefined))
+    return [line for sentence in said if sentence for line in (sentence, "")]
 
 
 def tally(report: Findings, checker: ClaimChecker) -> str:
@@ -120,48 +71,11 @@ def tally(report: Findings, checker: ClaimChecker) -> str:
 
 def disagreements(report: Findings) -> str:
     """The methods of which loss and accuracy tell opposite things, in a sentence."""
-    disagreeing = [c for c in report.comparisons if c.match == "none" and c.disagrees()]
+    disagreeing: list[Comparison] = [c for c in report.comparisons if c.match == "none" and c.disagrees()]
     if not disagreeing:
         return ""
     parts = []
     for words, sign in (("a higher loss and a better accuracy", 1), ("a lower loss and a worse accuracy", -1)):
-        names = [markdown(c.name) for c in disagreeing if c.difference.mean * sign > 0]
+        names = dict.fromkeys(markdown(c.name) for c in disagreeing if c.difference.mean * sign > 0)
         parts += [f"{words}: {', '.join(names)}"] if names else []
     return f"Loss and accuracy disagree, both beyond their 95 % intervals: {'; '.join(parts)}."
-
-
-def conditions(report: Findings) -> str:
-    """Size, tokens, corpus and machine of the runs, as far as they agree."""
-    runs = [run for arm in report.arms for run in arm.runs]
-    plain = [run for run in runs if run.match == "none"] or runs
-    tokens = sorted({run.budget for run in plain})
-    sizes = sorted({run.parameters for run in plain})
-    entropy = sorted({round(run.unigram_entropy, 3) for run in runs if math.isfinite(run.unigram_entropy)})
-    machines = sorted({name for run in runs if (name := _version(run, "machine", "processor"))})
-    ran_on = f"; run on {', '.join(map(markdown, machines))}" if machines else ""
-    commits = {commit for run in runs if (commit := _version(run, "git", "commit"))}
-    ran_on += f", by {len(commits)} commits of the code" if len(commits) > 1 else ""
-    return (
-        f"{counted(len(runs), 'run')}; plain models of {_list(sizes)} parameters, trained on {_list(tokens)} tokens of"
-        f" {' and '.join(sorted({markdown(corpus(run)) for run in runs}))}; unigram entropy of the validation split"
-        f" {', '.join(map(str, entropy))} nats per token{ran_on}."
-    )
-
-
-def _version(run: Result, part: str, name: str) -> str:
-    """A text in a part of a run's versions; empty where there is none."""
-    versions = run.versions.get(part)
-    version = versions.get(name) if isinstance(versions, dict) else None
-    return version if isinstance(version, str) else ""
-
-
-def corpus(run: Result) -> str:
-    """The name of the run's corpus, wherever it was; of a mixture, the corpora with their weights."""
-    named = run.settings.get("data.corpus", "")
-    if named.startswith("{"):
-        return f"the mixture {named}"
-    return PurePath(named.strip("'\"")).name or f"a corpus {run.corpus[:8]}"
-
-
-def _list(values: Sequence[int]) -> str:
-    return " and ".join(f"{value:,}" for value in values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 
 from zoo.bench.store import Result
 from zoo.report.arm_results import ArmResults
@@ -12,27 +13,27 @@ from zoo.statistics.difference import from_bound
 TENTH = 0.1  # of the plain block's tokens
 
 
-def did_not_train(arm: ArmResults, early: float) -> bool:
-    """Whether its validation loss is not clearly below the unigram entropy, or above the plain block's at a tenth of its tokens.
+def learned_nothing(loss: float, high: float, entropy: float, early: float) -> bool:
+    """Whether a mean validation loss is not clearly below the unigram entropy, or above `early`.
 
-    `early` is that loss of the plain block, NaN where it is not known. Clearly: the whole 95 % interval of the seeds; of one
-    seed, its loss. What diverged is judged as that.
+    Clearly: `high`, the upper end of its 95 % interval, is below too; of one seed, where that is NaN, the loss. `early` is the
+    plain block's loss at a tenth of its tokens. What is not known (NaN) speaks for neither.
     """
+    return (loss if math.isnan(high) else high) >= entropy or loss > early
+
+
+def did_not_train(arm: ArmResults, early: float) -> bool:
+    """Whether an arm has learned nothing, by the interval of its own seeds. What diverged is judged as that."""
     losses = list(arm.losses("validation").values())
     if not losses or arm.diverged:
         return False
-    entropy = arm.first.unigram_entropy
-    if math.isfinite(entropy):
-        from_entropy = from_bound(losses, entropy)
-        if (from_entropy.high if from_entropy.known else from_entropy.mean) >= 0:
-            return True
-    return statistics.fmean(losses) > early  # false for NaN
+    high = from_bound(losses, 0.0).high
+    return learned_nothing(statistics.fmean(losses), high, arm.first.unigram_entropy, early)
 
 
-def early_loss(plain: ArmResults | None) -> float:
-    """The training loss of the plain block at a tenth of its tokens, mean over seeds; NaN where it logged nothing so early."""
-    runs = plain.finished if plain else ()
-    losses = [loss for run in runs if not math.isnan(loss := _loss_at(run, TENTH * run.budget))]
+def early_loss(plain: Sequence[Result]) -> float:
+    """The training loss of the plain block's runs at a tenth of their tokens, mean over seeds; NaN where none logged so early."""
+    losses = [loss for run in plain if not math.isnan(loss := _loss_at(run, TENTH * run.budget))]
     return statistics.fmean(losses) if losses else math.nan
 
 

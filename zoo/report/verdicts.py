@@ -135,7 +135,7 @@ def _modelled(comparisons: Sequence[Comparison], notes: SuiteNotes) -> list[Comp
     for c in comparisons:
         places.setdefault((*c.place, c.split), []).append(c)
     plain_arms = {c.method.plain_arm: c.plain for c in comparisons}
-    early = {id: early_loss(plain) for id, plain in plain_arms.items()}
+    early = {id: early_loss(plain.finished if plain else ()) for id, plain in plain_arms.items()}
     models = {
         key: FamilyModel(
             [arm for c in of for arm in (c.baseline, c.method)], of[0].split, early[of[0].method.plain_arm]

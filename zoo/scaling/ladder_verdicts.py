@@ -60,12 +60,3 @@ def ladder_verdict(
 def fades(compute: Overall, top: float) -> bool:
     """Whether κ falls with compute, beyond its interval, and may be 1 or less at a hundred times the top rung's."""
     return compute.trend.interval()[1] < 0 and compute.projection(top + FAR).interval()[0] <= 0
-
-
-def trained(loss: float, error: float, entropy: float, plain_at_tenth: float) -> bool:
-    """Whether a model learned: clearly below the unigram entropy, and not above the plain block at a tenth of its budget.
-
-    Clearly is by three standard errors of the mean loss. What is not known (NaN) speaks for neither.
-    """
-    clear = 0.0 if math.isnan(error) else 3 * error
-    return not loss + clear >= entropy and not loss > plain_at_tenth

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import sys
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from zoo.system.foreign_text import markdown, one_line
@@ -17,6 +18,7 @@ class Table(NamedTuple):
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     brief: tuple[str, ...] = ()  # the columns to show where there is no room for all
+    links: Mapping[str, str] = MappingProxyType({})  # the first cell of a row → where it leads
 
     @classmethod
     def of(cls, title: str, rows: Sequence[Mapping[str, str]], brief: tuple[str, ...] = ()) -> Table:
@@ -36,19 +38,24 @@ class Table(NamedTuple):
         rows = tuple(tuple(row[i] for i in columns) for row in self.rows)
         return self._replace(head=self.brief, rows=rows, brief=())
 
-    def markdown(self) -> str:
-        """The table in Markdown. Names in it may be anyone's: they bring no HTML and no further columns."""
-        lines = [f"## {markdown(self.title)}", "", "| " + " | ".join(self.head) + " |", "|" + "---|" * len(self.head)]
-        return "\n".join([*lines, *("| " + " | ".join(map(markdown, row)) + " |" for row in self.rows)]) + "\n"
+    def markdown(self, level: int = 2) -> str:
+        """The table in Markdown, under a heading. Names in it may be anyone's: they bring no HTML and no further columns."""
+        heading = [f"{'#' * level} {markdown(self.title)}", ""] if self.title else []
+        lines = [*heading, "| " + " | ".join(self.head) + " |", "|" + "---|" * len(self.head)]
+        return "\n".join([*lines, *(self._markdown_row(row) for row in self.rows)]) + "\n"
+
+    def _markdown_row(self, row: tuple[str, ...]) -> str:
+        first, link = markdown(row[0]), self.links.get(row[0], "")
+        return "| " + " | ".join([f"[{first}]({link})" if link else first, *map(markdown, row[1:])]) + " |"
 
     def html(self) -> str:
-        """The table in HTML."""
+        """The table in HTML, without its title."""
 
         def cells(row: Sequence[str], tag: str) -> str:
             return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
 
         body = "".join(cells(row, "td") for row in self.rows)
-        return f"<h2>{html.escape(self.title)}</h2><table>{cells(self.head, 'th')}{body}</table>"
+        return f"<table><thead>{cells(self.head, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
 def counted(number: int, thing: str) -> str:

@@ -1,0 +1,203 @@
+"""The first screen of a report in words and tables: what helps, what hurts, what is open, how sure, at what size and cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from zoo.bench.step_costs import Ratio
+from zoo.report.cell_texts import number_text
+from zoo.report.ladder_results import LadderFindings, LadderRow
+from zoo.report.ladder_tables import ROLES
+from zoo.report.standings import AtSize, Effect, Standing, by_name, by_word
+from zoo.report.verdict_words import HURTS, NOT_TRAINED, meanings, word_of
+from zoo.scaling.multiplier import Overall
+from zoo.system.table import Table
+
+MOST_ROWS = 400  # of the first table: more are in the tables of the verdicts
+MOST_NAMES = 12  # after a word
+UNKNOWN = "–"
+
+
+class Answer(NamedTuple):
+    """A word, what it means, and the methods that it is said of."""
+
+    word: str
+    meaning: str
+    standings: Sequence[Standing]
+
+
+def parts(some: Sequence[Standing]) -> list[list[Standing]]:
+    """What is judged by κ, then what was judged at one size alone: each a figure and a table of its own; none is empty."""
+    halves = ([each for each in some if each.ladder is ladder] for ladder in (True, False))
+    return [of for of in halves if of]
+
+
+def shown(some: Sequence[Standing]) -> Sequence[Standing]:
+    """The rows of the first screen: all, or those whose effects are largest, in the same order."""
+    if len(some) <= MOST_ROWS:
+        return some
+    largest = sorted(range(len(some)), key=lambda i: -abs(some[i].gain) if math.isfinite(some[i].gain) else 0.0)
+    return [some[i] for i in sorted(largest[:MOST_ROWS])]
+
+
+def answers(some: Sequence[Standing]) -> list[Answer]:
+    """What is said of the methods, the best news first, with the meaning of every word that is used."""
+    words = meanings(some[0].ladder) if some else {}
+    return [Answer(word, words.get(word, ""), of) for word, of in by_word(some).items()]
+
+
+def names_text(some: Sequence[Standing]) -> str:
+    """The methods after a word, each with its effect, in every host where there are several; of many methods, the first."""
+    hosts, methods = {each.host for each in some}, by_name(some)
+    named = []
+    for name, of in list(methods.items())[:MOST_NAMES]:
+        values = []
+        for each in of:
+            value = number_text(each.effect.value, ".2f" if each.ladder else "+.3f")
+            values.append(f"{value} {each.host}" if len(hosts) > 1 else value)
+        named.append(f"{name} ({', '.join(values)})" if values != [UNKNOWN] else name)
+    more = f" and {len(methods) - MOST_NAMES} more" if len(methods) > MOST_NAMES else ""
+    return ", ".join(named) + more
+
+
+def overview_table(some: Sequence[Standing], links: Mapping[str, str] | None = None) -> Table:
+    """A row per method: verdict, κ or difference with its interval, sizes, seeds, cost."""
+    ladder = bool(some) and some[0].ladder
+    rows = []
+    for each in shown(some):
+        effect = {"κ (95 %)": effect_text(each.effect, True), "κ_time (95 %)": effect_text(each.in_time, True)}
+        if not ladder:
+            effect = {"difference (95 %)": effect_text(each.effect, False)}
+        rows.append(
+            {
+                "method": each.name,
+                "verdict": verdict_text(each),
+                **effect,
+                "parameters of the plain block": sizes_text(each.sizes),
+                "seeds": seeds_text(each.sizes),
+                "time ×": time_text(each.cost.time),
+                "parameters": percent_text(each.cost.parameters),
+                "FLOPs": percent_text(each.cost.flops),
+                "host": each.host,
+            }
+        )
+    unit = "κ over all rungs" if ladder else "loss at one size, in nats per token"
+    brief = ("method", "verdict", *list(effect), "seeds") if rows else ("method", "verdict")
+    return Table.of(f"Every method: {unit}", rows, brief)._replace(links=links or {})
+
+
+def verdict_text(standing: Standing) -> str:
+    """The verdict; of a control, with what it is."""
+    return standing.verdict if standing.role == "method" else f"{standing.verdict} ({ROLES[standing.role]})"
+
+
+def effect_text(effect: Effect, multiplier: bool) -> str:
+    """κ, or a difference in nats, with its interval."""
+    form = ".3f" if multiplier else "+.3f"
+    if math.isnan(effect.value):
+        return UNKNOWN
+    if math.isnan(effect.low):
+        return format(effect.value, form)
+    return f"{effect.value:{form}} ({effect.low:{form}} … {effect.high:{form}})"
+
+
+def size_text(parameters: float) -> str:
+    """A number of parameters or tokens: 98 k, 1.04 M."""
+    for power, letter in ((9, "G"), (6, "M"), (3, "k")):
+        if parameters >= 10**power:
+            return f"{parameters / 10**power:.3g} {letter}"
+    return f"{parameters:,}"
+
+
+def sizes_text(sizes: Sequence[AtSize]) -> str:
+    """From the smallest size to the largest."""
+    ends = dict.fromkeys(size_text(each.parameters) for each in (sizes[0], sizes[-1])) if sizes else {}
+    return " to ".join(ends) or UNKNOWN
+
+
+def seeds_text(sizes: Sequence[AtSize]) -> str:
+    """The seeds at every size."""
+    return ", ".join(str(each.seeds) for each in sizes) or UNKNOWN
+
+
+def time_text(time: Ratio | None) -> str:
+    """The time of a training step beside the plain block's."""
+    return f"{time.value:.2f} ({time.low:.2f} … {time.high:.2f})" if time else UNKNOWN
+
+
+def percent_text(ratio: float) -> str:
+    """What is more or less than the plain block's."""
+    return "±0 %" if abs(ratio - 1) < 5e-5 else f"{ratio - 1:+.1%}".replace("%", " %")
+
+
+class Control(NamedTuple):
+    """A control of a ladder: what must come of it, what came, and whether that is so."""
+
+    label: str
+    expected: str
+    outcome: str
+    passed: bool
+
+
+def controls(ladder: LadderFindings) -> list[Control]:
+    """The controls of a ladder, without which it is not to be believed."""
+    return [_control(row) for row in ladder.rows if row.role != "method"]
+
+
+def _control(row: LadderRow) -> Control:
+    if row.role == "other seeds":
+        return Control(row.label, "κ = 1", f"κ = {_over_all(row.compute)}", _holds(row.compute, 1.0))
+    if row.role == "more tokens":
+        return Control(row.label, "κ_data = 1.10", f"κ_data = {_over_all(row.data)}", _holds(row.data, 1.1))
+    outcome = f"{row.verdict}, κ = {_over_all(row.compute)}"
+    if row.role == "harm":
+        return Control(row.label, "it hurts", outcome, word_of(row.verdict) in (HURTS, NOT_TRAINED))
+    gained = row.compute is not None and row.compute.log.interval()[0] > 0
+    return Control(row.label, "it helps", outcome, gained)
+
+
+def _over_all(overall: Overall | None) -> str:
+    if overall is None:
+        return UNKNOWN
+    low, high = overall.log.interval()
+    return effect_text(Effect(*(math.exp(min(each, 700)) for each in (overall.log.value, low, high))), True)
+
+
+def _holds(overall: Overall | None, expected: float) -> bool:
+    """Whether the interval has the expected value in it, give or take half a percent: steps are whole."""
+    if overall is None:
+        return False
+    low, high = overall.log.interval()
+    return low - 0.005 <= math.log(expected) <= high + 0.005
+
+
+def controls_table(ladder: LadderFindings) -> Table:
+    """The controls of a ladder beside what was to be expected of them."""
+    rows = tuple((each.label, each.expected, each.outcome, "yes" if each.passed else "no") for each in controls(ladder))
+    head = ("control", "expected", "measured", "as expected")
+    return Table(f"Is it to be believed? Controls of ladder {ladder.name}, {ladder.host} host", head, rows)
+
+
+def trust(ladders: Sequence[LadderFindings]) -> str:
+    """How sure all of it is, in a sentence or two."""
+    if not ladders:
+        return (
+            "Every row is of one size, where a difference may not hold at another: a ladder would tell."
+            " Intervals are 95 % ones, of one question alone; the verdicts allow for all questions of a suite."
+        )
+    sentences = []
+    for ladder in ladders:
+        outcomes = controls(ladder)
+        failed = [each for each in outcomes if not each.passed]
+        where = f"{ladder.name}, {ladder.host} host"
+        if not outcomes:
+            sentences.append(f"{where}: no control was run, so nothing is to be believed yet.")
+        elif failed:
+            named = "; ".join(f"{each.label}: {each.outcome}, expected {each.expected}" for each in failed)
+            good = len(outcomes) - len(failed)
+            sentences.append(f"{where}: {good} of {len(outcomes)} controls came out as they must; not so: {named}.")
+        else:
+            sentences.append(f"{where}: all {len(outcomes)} controls came out as they must.")
+    return "Intervals are 95 % ones. " + " ".join(sentences)
