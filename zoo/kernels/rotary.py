@@ -10,9 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
-def rotary_table(
-    length: int, head_dim: int, theta: float, scaled: Callable[[Tensor], Tensor] | None = None
-) -> Tensor:
+def rotary_table(length: int, head_dim: int, theta: float, scaled: Callable[[Tensor], Tensor] | None = None) -> Tensor:
     """cos and sin of t · θ^(−2j/d): (length, d/2, 2), in float64; `scaled` makes other frequencies of these."""
     frequencies = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
     if scaled is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,7 +15,8 @@ LINEAR, LLAMA3 = "linear", "llama3"
 KEY = "model.rope_scaling"
 
 
-class RopeScaling(NamedTuple):
+@dataclass(frozen=True)
+class RopeScaling:
     """All frequencies / factor; with `original`, only the low ones, and those between in part (Llama 3.1)."""
 
     factor: float
@@ -51,5 +52,7 @@ def rope_scaling(setting: Mapping[str, float | str] | None) -> RopeScaling | Non
     numbers = [float(value) for value in values if not isinstance(value, str)]
     ordered = kind == LINEAR or len(numbers) == 4 and numbers[1] < numbers[2]
     if len(numbers) < len(values) or not all(0 < each < math.inf for each in numbers) or not ordered:
-        raise SettingError(KEY, f" = {dict(setting)!r} must have numbers above 0, and low_freq_factor below high_freq_factor")
+        raise SettingError(
+            KEY, f" = {dict(setting)!r} must have numbers above 0, and low_freq_factor below high_freq_factor"
+        )
     return RopeScaling(*numbers)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from zoo.errors import SettingError
@@ -144,7 +143,8 @@ def _check_parts(given: Mapping[str, Any], config: Mapping[str, Any], family: Fa
         "biases in the FFN (mlp_bias)": given.get("mlp_bias"),
         "attention to a window (sliding_window)": window,
         "heads that turn in part (partial_rotary_factor)": given.get("partial_rotary_factor", 1) != 1,
-        f"the activation {given.get('hidden_act')} (hidden_act)": given.get("hidden_act", "silu") not in ("silu", "swish"),
+        f"the activation {given.get('hidden_act')} (hidden_act)": given.get("hidden_act", "silu")
+        not in ("silu", "swish"),
     }
     if has := [what for what, there in extras.items() if there]:
         raise SettingError(KEY, f" = {checkpoint!r} has {' and '.join(has)}, which the plain block has not")
