@@ -16,11 +16,11 @@ BEGIN, END = "<!-- diagram: tools/write_import_diagram.py -->\n", "<!-- end of t
 
 # What the drawing puts in one box, from the outside in. A package that is missing here is an error.
 GROUPS = {
-    "outside": ("cli", "testing"),
+    "outside": ("cli", "testing", "hub"),
     "judge": ("report", "bench", "scaling", "statistics"),
-    "train": ("generation", "training", "runs", "data"),
+    "train": ("export", "generation", "training", "runs", "data"),
     "assemble": ("catalogue", "config", "plugins", "counting"),
-    "compute": ("model", "kernels"),
+    "compute": ("model", "kernels", "pretrained"),
     "interface [zoo/*.py: the public interface]": (
         "replay",
         "extension",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -13,8 +14,11 @@ from zoo.bench.suite import Suite
 from zoo.config.configuration import Config
 from zoo.config.gin_files import find_gin_file
 from zoo.config.load import load_config
+from zoo.counting.matching import Kind
 from zoo.errors import ConfigError, ZooError, nearest
 from zoo.plugins.resources import project_gin_folders
+
+CONTINUED: tuple[Kind, ...] = ("none", "tokens")  # the baselines of a model that goes on from a checkpoint
 
 
 def select_arms(
@@ -30,7 +34,7 @@ def select_arms(
     """
     files = [*([suite_file(suite_name)] if suite_name else []), *files]
     loaded = load_config(files, bindings)
-    suite: Suite = loaded.build("suite")
+    suite = _with_own_sizes(loaded, loaded.build("suite"))
     has_hosts = bool(suite_name) or "suite.hosts" in loaded.values
     _check_bindings(loaded, has_hosts)
     arms: dict[str, Arm] = {}
@@ -50,6 +54,20 @@ def select_arms(
     if not arms:
         raise ZooError("there is nothing to run: name a method, or a baseline in suite.baselines")
     return list(arms.values()), suite
+
+
+def _with_own_sizes(loaded: Config, suite: Suite) -> Suite:
+    """The suite; of one that starts from a checkpoint, every baseline has the checkpoint's sizes."""
+    if loaded.get("model.start_from") is None:
+        return suite
+    if "suite.baselines" not in loaded.values:
+        return dataclasses.replace(suite, baselines=CONTINUED)
+    if others := [kind for kind in suite.baselines if kind in ("parameters", "flops")]:
+        raise ConfigError(
+            f"suite.baselines: a plain block that is matched in {' or '.join(others)} has another FFN than the checkpoint of"
+            f" model.start_from, and cannot start from it: match it in {', '.join(map(repr, CONTINUED))} or 'time'"
+        )
+    return suite
 
 
 def _check_bindings(loaded: Config, has_hosts: bool) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import gin
 import gin.config
 
-from zoo.config.gin_bridge import core_configurables, is_active, operative_bindings, unwrapped_error
+from zoo.config.gin_bridge import core_configurables, is_active, operative_bindings, overridden, unwrapped_error
 from zoo.config.recipe import Derivation
 from zoo.config.values import render, rendered
 from zoo.errors import ConfigError, SettingError, nearest
@@ -73,6 +73,7 @@ class Config:
         for parameter in signature.parameters.values():
             if parameter.default is REQUIRED and parameter.name not in filled:
                 raise ConfigError(f"{name}.{parameter.name} must be set, in a Gin file or with --set")
+        overridden.update(f"{name}.{parameter}" for parameter in kwargs)
         try:
             return configurable(*args, **kwargs)
         except Exception as error:
@@ -89,7 +90,7 @@ class Config:
     def unused(self) -> list[str]:
         """A warning for each binding that nothing has used, once everything is built."""
         self._must_be_current()
-        used = {key for key, _ in operative_bindings()}
+        used = {key for key, _ in operative_bindings()} | overridden
         return [
             f"{place}: {key} = {render(self.values[key])} was never used{self._why(key)}"
             for key, place in self.places.items()

@@ -36,12 +36,14 @@ def import_configurables() -> None:
 
 
 _active: object = None  # the configuration whose values Gin holds
+overridden: set[str] = set()  # those of its settings that a caller gave another value: to Gin they are not in use
 
 
 def reset_config() -> None:
     """Forget the configuration that Gin holds."""
     global _active
     _active = None
+    overridden.clear()
     gin.clear_config()
 
 

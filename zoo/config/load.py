@@ -13,6 +13,7 @@ from typing import Any
 import gin
 import gin.config
 
+from zoo.config.checkpoint_sizes import with_sizes
 from zoo.config.checks import SLOTTED, Namespace, check, parameters
 from zoo.config.configuration import Config
 from zoo.config.gin_bridge import activate, core_configurables, import_configurables, register_method, reset_config
@@ -37,7 +38,7 @@ def load_config(files: Sequence[str | Path], bindings: Sequence[str] = ()) -> Co
     known = Namespace({name: parameters(c) for name, c in core_configurables().items()}, registry)
     checked, winners, warnings = check(statements, known)
     defaults = dict(_defaults(known))
-    values, recipe = derive(checked, winners, defaults.__getitem__)
+    values, recipe = derive(with_sizes(checked, winners), winners, defaults.__getitem__)
 
     in_slots = dict.fromkeys(leaves([values.get(f"{SLOTTED}.{slot}") for slot in SLOTS]))
     config = Config(

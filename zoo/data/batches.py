@@ -64,7 +64,7 @@ def data(
         `tiktoken:gpt2`; or the path of a SentencePiece model, of a tokenizer.json, or of the folder it is in.
     vocab_size (from 1 to 1,048,576): the number of pieces that the tokenizer learns from the training split; one that is
         not trained here has its own.
-    pad_vocab (from 1 to 1,024): the model has rows for the tokens of a tokenizer that is not trained here up to the next
+    pad_vocab (from 1 to 1,048,576): the model has rows for the tokens of a tokenizer that is not trained here up to the next
         multiple of this, which is faster; one that is trained here has exactly as many as `vocab_size` says.
     length (from 1 to 1,048,576): the number of tokens that a model sees at once.
     batch_size (from 1 to 1,048,576): the number of blocks in a batch, on each rank.
@@ -75,7 +75,7 @@ def data(
     """
     for name, value in (("vocab_size", vocab_size), ("length", length), ("batch_size", batch_size)):
         check_setting(f"data.{name}", value, 1 <= value <= LIMIT, f"from 1 to {LIMIT:,}")
-    check_setting("data.pad_vocab", pad_vocab, 1 <= pad_vocab <= 1024, "from 1 to 1,024")
+    check_setting("data.pad_vocab", pad_vocab, 1 <= pad_vocab <= LIMIT, f"from 1 to {LIMIT:,}")
     check_setting("data.valid_tokens", valid_tokens, valid_tokens >= 1, "1 or more")
     store = Cache(cache)
     reading = Reading(format=format, text_key=text_key, skip_bad=skip_bad)

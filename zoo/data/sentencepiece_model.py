@@ -67,14 +67,14 @@ class SentencePiece(Tokenizer):
         self.vocab_size = max(self._size, self.eos + 1)
         try:
             sound = len(self.pieces) == self.vocab_size and self._size > 0 and own_end < self._size
-            self._segmented = self._special is not None and self._keeps("A  é\tb ▁\n 日🙂\n\n c")
+            self.segmented = self._special is not None and self._keeps("A  é\tb ▁\n 日🙂\n\n c")
         except (ValueError, LookupError, RuntimeError) as error:
             raise DataError(f"{self.path} is a damaged SentencePiece model: {error}") from error
         if not sound:
             raise DataError(f"{self.path} is a damaged SentencePiece model")
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        parts = [SEGMENT.findall(text) if self._segmented else list(windows(text)) for text in texts]
+        parts = [SEGMENT.findall(text) if self.segmented else list(windows(text)) for text in texts]
         return self._rows(self._encode(list(itertools.chain.from_iterable(parts))), map(len, parts))
 
     def _keeps(self, text: str) -> bool:

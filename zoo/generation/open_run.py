@@ -98,7 +98,10 @@ def open_run(folder: Path, step: int | None = None) -> Run:
     pad = padding(config.get("data.tokenizer"), config.get("data.pad_vocab"))
     tokenizer = open_tokenizer(str(folder / "tokenizer.model"), pad)
     _check_tokenizer(folder, tokenizer)
-    model: LanguageModel = config.build("model", vocab_size=tokenizer.padded_size, max_length=config.get("data.length"))
+    weights_follow = {"start_from": None} if "model.start_from" in config.values else {}
+    model: LanguageModel = config.build(
+        "model", vocab_size=tokenizer.padded_size, max_length=config.get("data.length"), **weights_follow
+    )
     try:
         loaded = checkpoint.read(source)
     except FileNotFoundError:  # a training that goes on has dropped it

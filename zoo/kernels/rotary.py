@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,9 +10,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
-def rotary_table(length: int, head_dim: int, theta: float) -> Tensor:
-    """cos and sin of t · θ^(−2j/d): (length, d/2, 2), in float64."""
+def rotary_table(length: int, head_dim: int, theta: float, scaled: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    """cos and sin of t · θ^(−2j/d): (length, d/2, 2), in float64; `scaled` makes other frequencies of these."""
     frequencies = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
+    if scaled is not None:
+        frequencies = scaled(frequencies)
     angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies
     return torch.stack([angles.cos(), angles.sin()], dim=-1)
 

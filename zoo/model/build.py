@@ -19,6 +19,8 @@ from zoo.model.hybrid import Hybrid
 from zoo.model.initialise import Deviations, initialise
 from zoo.model.language_model import DEEPEST, WIDEST, LanguageModel, Scaling
 from zoo.model.positions import NoPositions, Positions, Rotary
+from zoo.model.rope_scaling import rope_scaling as parse_rope_scaling
+from zoo.model.start import load_start
 from zoo.slots import SLOTS
 
 Encoding = Literal["rotary", "none"]  # of positions
@@ -44,6 +46,7 @@ def model(
     qk_norm: bool = False,
     positions: Encoding = "rotary",
     rope_theta: float = 10000.0,
+    rope_scaling: dict[str, float | str] | None = None,
     norm_eps: float = 1e-5,
     init_std: float | None = None,
     parametrization: Parametrization = "standard",
@@ -53,6 +56,7 @@ def model(
     score_mixing: Callable[..., ScoreMixing] | tuple[Callable[..., ScoreMixing] | None, ...] | None = None,
     temporal_mixing: Callable[..., TemporalMixing] | tuple[Callable[..., TemporalMixing] | None, ...] | None = None,
     head_mixing: Callable[..., HeadMixing] | tuple[Callable[..., HeadMixing] | None, ...] | None = None,
+    start_from: str | None = None,
     seed: int = 0,
 ) -> LanguageModel:
     """A language model. `depth` is the dial: width = depth · aspect, heads of width `aspect`, an FFN of 8/3 the width.
@@ -78,6 +82,8 @@ def model(
     positions: how attention knows where a token is: by rotary positions, unless a method goes without, or by the causal mask
         alone.
     rope_theta: the base of the rotary positions' wavelengths.
+    rope_scaling: how those wavelengths are made longer, as a config.json of transformers has it: {'rope_type': 'linear',
+        'factor': 2.0}, or 'llama3' with its four numbers; None: not at all.
     norm_eps: what every RMSNorm adds to the mean square.
     init_std: the deviation of the first weights; None: 0.02 · √(768 / width).
     parametrization: how settings carry over to other sizes: as they are, or by CompleteP from a base model's.
@@ -88,6 +94,8 @@ def model(
     score_mixing: the method in the score-mixing slot, as @score_mixing.ID, or several in turn; None: plain attention.
     temporal_mixing: the method in the temporal-mixing slot, as @temporal_mixing.ID, or several in turn; None: none.
     head_mixing: the method in the head-mixing slot, as @head_mixing.ID, or several in turn; None: none.
+    start_from: a checkpoint whose weights a model starts from: the folder of a LlamaForCausalLM, or its id on the Hugging
+        Face hub. Its sizes and its tokenizer come along; a method beside it keeps its own start. None: random weights.
     seed: the seed of the first weights; where it is not bound, a run takes `train.seed`.
     """
     given = locals()
@@ -133,8 +141,9 @@ def model(
         for index in range(depth)
     ]
     notes: list[str] = []
+    scaled = parse_rope_scaling(rope_scaling)
     extensions = build_extensions(methods, layers, seed, notes)
-    turns: Positions = Rotary(head_dim, rope_theta) if positions == "rotary" else NoPositions()
+    turns: Positions = Rotary(head_dim, rope_theta, scaled) if positions == "rotary" else NoPositions()
     make_block = Block if scale is None else partial(ScaledBlock, depth=scale.depth)
     blocks = []
     for layer in layers:
@@ -145,6 +154,10 @@ def model(
     built.notes = tuple(notes)
     built.scaling = scale or Scaling()
     initialise(built, deviations, seed)
+    if start_from is not None and not room.meta():
+        resolved = {**given, "width": width, "head_dim": head_dim, "num_heads": num_heads, "num_kv_heads": num_kv_heads}
+        settings = {f"model.{name}": value for name, value in {**resolved, "ffn_dim": ffn_dim}.items()}
+        built.notes += tuple(load_start(built, start_from, settings))
     return built
 
 

@@ -26,6 +26,7 @@ from zoo.training.progress import progress
 from zoo.training.replicas import make_replica
 from zoo.training.saving import load_session, read_saved
 from zoo.training.session import Session
+from zoo.training.start import check_tokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -246,19 +247,30 @@ def _open_records(config: Config, session: Session, saved: dict[str, Any] | None
 def _build(config: Config, settings: Settings, ranks: Ranks, folder: Path) -> tuple[Data, LanguageModel]:
     """The data, which must be what the run in the folder began with, and the model for it."""
     random_state.seed(settings.seed)
-    data: Data = config.build("data")
+    data: Data = config.build("data", **_own_tokenizer(config, folder))
     data.tokens("valid")  # a corpus without a validation split says so now, not at the first validation
     identity = run_folder.identity(data)
     ranks.on_first(lambda: run_folder.check_identity(folder, identity))
-    return data, build_model(config, settings, ranks.device, data.tokenizer.padded_size, data.length)
+    if not (going_on := ranks.on_first(lambda: bool(checkpoint.listed(folder / "checkpoints")))):
+        check_tokenizer(config, data.tokenizer)
+    return data, build_model(config, settings, ranks.device, data.tokenizer.padded_size, data.length, going_on)
+
+
+def _own_tokenizer(config: Config, folder: Path) -> dict[str, str]:
+    """The run's own copy of its tokenizer, where the file or folder that it was begun with is gone."""
+    named, copy = config.values.get("data.tokenizer", ""), folder / "tokenizer.model"
+    gone = os.sep in named and not Path(named).expanduser().exists()
+    return {"tokenizer": str(copy)} if gone and run_folder.begun(folder) and copy.exists() else {}
 
 
 def build_model(
-    config: Config, settings: Settings, device: torch.device, vocab_size: int, length: int
+    config: Config, settings: Settings, device: torch.device, vocab_size: int, length: int, going_on: bool = False
 ) -> LanguageModel:
-    """The model, ready to be trained."""
-    seed = {} if "model.seed" in config.values else {"seed": settings.seed}
-    build = functools.partial(config.build, "model", vocab_size=vocab_size, max_length=length, **seed)
+    """The model, ready to be trained; one that is `going_on` has weights of its own, and starts from nobody's."""
+    given: dict[str, Any] = {} if "model.seed" in config.values else {"seed": settings.seed}
+    if going_on and "model.start_from" in config.values:
+        given["start_from"] = None
+    build = functools.partial(config.build, "model", vocab_size=vocab_size, max_length=length, **given)
     if config.plugins:  # the plain model counts its own
         memory_check.check_skeleton(build, settings, str(device))
     model: LanguageModel = build()
