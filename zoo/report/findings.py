@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from zoo.bench.store import NO_NOTES, Result, SuiteNotes
 from zoo.report.arm_results import ArmResults, arms
+from zoo.report.downstream import Downstream, downstream
 from zoo.report.ladder_results import LadderFindings, ladder_findings
 from zoo.report.twins import Twins, twins_among
 from zoo.report.verdicts import Comparison, compare_arms
@@ -20,6 +21,7 @@ class Findings:
     arms: list[ArmResults]
     twins: list[Twins]
     ladders: tuple[LadderFindings, ...] = ()
+    downstream: tuple[Downstream, ...] = ()  # on tasks beyond the corpus
     earlier: Findings | None = None  # what an earlier store said, to compare with
 
     @classmethod
@@ -27,7 +29,14 @@ class Findings:
         """What these results say."""
         by_id = arms(results, notes)
         ladders = ladder_findings(results, notes.ladder_arms, notes.predictions, notes.costs)
-        return cls(compare_arms(by_id, notes), list(by_id.values()), twins_among(by_id.values(), notes), tuple(ladders))
+        comparisons = compare_arms(by_id, notes)
+        return cls(
+            comparisons,
+            list(by_id.values()),
+            twins_among(by_id.values(), notes),
+            tuple(ladders),
+            tuple(downstream(comparisons, notes.outcomes)),
+        )
 
     @property
     def margins(self) -> dict[str, dict[str, float]]:
@@ -44,6 +53,7 @@ class Findings:
             self,
             comparisons=[c for c in self.comparisons if c.method.id in ids],
             arms=[arm for arm in self.arms if arm.id in ids],
+            downstream=tuple(each for each in self.downstream if each.comparison.method.id in ids),
             twins=[pair for pair in self.twins if {pair.first, pair.second} <= names],
         )
 
