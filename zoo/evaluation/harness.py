@@ -125,7 +125,7 @@ def harness_model(run: Run) -> Any:
     """The run as the harness asks a model: log-likelihoods of continuations and texts, and greedy texts."""
     from lm_eval.api.model import LM
 
-    class RunModel(LM):  # type: ignore[misc]
+    class RunModel(LM):
         """A trained run."""
 
         def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
