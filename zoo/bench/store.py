@@ -19,6 +19,7 @@ from zoo.bench.step_costs import StepCost, merge_costs
 from zoo.bench.time_stamps import believable
 from zoo.counting.matching import Kind
 from zoo.errors import ZooError
+from zoo.evaluation.outcomes import Outcome, read_outcomes
 from zoo.system.files import append_line, write_atomically
 from zoo.system.json_rows import Point, Points, Warn, check, parsed, records, warn
 from zoo.system.lock import open_lock, try_lock
@@ -193,6 +194,7 @@ class SuiteNotes(NamedTuple):
     looks: Mapping[str, tuple[int, ...]] = MappingProxyType({})  # suite → the seeds of its planned looks, if it had any
     ladder_arms: Mapping[tuple[str, int, str], LadderArm] = MappingProxyType({})  # by ladder, depth and label
     predictions: Mapping[tuple[str, str], Prediction] = MappingProxyType({})  # by ladder and arm
+    outcomes: tuple[Outcome, ...] = ()  # of runs on tasks
 
 
 NO_NOTES = SuiteNotes(suites={}, baselines={}, twins=())
@@ -262,6 +264,7 @@ def read_suite_notes(folders: Sequence[Path]) -> SuiteNotes:
         looks=looks,
         ladder_arms=read_ladder_arms(map(store_folder, folders)),
         predictions=read_predictions(map(store_folder, folders)),
+        outcomes=read_outcomes(map(store_folder, folders)),
     )
 
 

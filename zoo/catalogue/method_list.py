@@ -69,6 +69,18 @@ def filtered(rows: Sequence[Row], slot: str | None, family: str | None, word: st
     ]
 
 
+def search(rows: Sequence[Row], words: Sequence[str]) -> list[Row]:
+    """The rows that mention every word, in their cards too: first those with all of them in id or phrase."""
+    ranked = []
+    for row in rows:
+        short = f"{row.entry.id} {row.phrase}".casefold()
+        file = card_file(row.entry)
+        text = file.read_text("utf-8", errors="replace").casefold() if file else ""
+        if all(row.mentions(word) or word.casefold() in text for word in words):
+            ranked.append((sum(word.casefold() not in short for word in words), row))
+    return [row for _, row in sorted(ranked, key=lambda each: each[0])]
+
+
 def _known(kind: str, name: str | None, names: Sequence[str]) -> None:
     if name is not None and name not in names:
         raise ZooError(f"there is no {kind} {name}{nearest(name, names)}; there are {', '.join(names) or 'none'}")

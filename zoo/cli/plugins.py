@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from zoo.cli.arguments import Parser, add_subcommands, run_subcommand
-from zoo.cli.plugin_commands import check, list as list_command, matrix, new, show
+from zoo.cli.plugin_commands import check, list as list_command, matrix, new, search, show
 from zoo.cli.printing import warn
 from zoo.errors import nearest
 
 PROGRAM = "zoo-plugins"
-COMMANDS = {"show": show, "check": check, "matrix": matrix, "new": new}
+COMMANDS = {"show": show, "search": search, "check": check, "matrix": matrix, "new": new}
 
 
 class PluginsParser(Parser):

@@ -55,6 +55,7 @@ def parser() -> argparse.ArgumentParser:
     of_command.add_argument(
         "--cards", type=Path, metavar="DIR", help="also put what was measured into the cards of this folder"
     )
+    of_command.add_argument("--json", action="store_true", help="print verdicts, arms and downstream figures as JSON")
     return of_command
 
 
@@ -93,8 +94,16 @@ def _report(options: argparse.Namespace) -> int:
         from zoo.report.measured_cards import write_cards
         from zoo.system.table import counted
 
-        print(f"{counted(write_cards(findings, options.cards, archive), 'card')} in {options.cards} updated")
-    if findings is not None:
+        updated = f"{counted(write_cards(findings, options.cards, archive), 'card')} in {options.cards} updated"
+        print(updated, file=sys.stderr if options.json else sys.stdout)
+    if findings is None:
+        return 0
+    if options.json:
+        from zoo.cli.printing import say_json
+        from zoo.report.as_json import as_dict
+
+        say_json(as_dict(findings))
+    else:
         _show(findings, options)
     return 0
 

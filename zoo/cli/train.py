@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import re
 import signal
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from zoo.cli.arguments import GinParser, ended_by_reader, failed
 from zoo.cli.output import outlast_readers
-from zoo.cli.printing import shown_log, warn
+from zoo.cli.printing import say_json, shown_log, warn
 from zoo.system.process import prepare_process
 from zoo.training.places import adopt_slurm
 from zoo.training.signals import end_with_bench
@@ -79,6 +80,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="WORD",
         help="list what --set takes, with defaults and meanings: all, those with a word in them, or a method's",
     )
+    parser.add_argument("--json", action="store_true", help="print the summary, or the list of settings, as JSON")
     return parser
 
 
@@ -88,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         outlast_readers()
     arguments = parser().parse_args(argv)
     if arguments.settings is not None:
-        return show_settings(arguments.settings)
+        return show_settings(arguments.settings, arguments.json)
     from zoo.errors import RankError, ZooError
 
     try:
@@ -108,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
 
 
-def show_settings(word: str) -> int:
+def show_settings(word: str, as_json: bool = False) -> int:
     """List what can be set."""
     import shutil
 
@@ -116,6 +118,9 @@ def show_settings(word: str) -> int:
     from zoo.errors import ZooError
 
     try:
+        if as_json:
+            say_json([entry._asdict() for group in chosen(word) for entry in group.entries])
+            return 0
         print("\n".join(lines(chosen(word), min(shutil.get_terminal_size().columns, 120))), flush=True)
     except BrokenPipeError:
         return ended_by_reader()
@@ -127,7 +132,7 @@ def show_settings(word: str) -> int:
 def _train(arguments: argparse.Namespace) -> int:
     from zoo.config.load import load_config
     from zoo.runs.folder_names import default_folder
-    from zoo.runs.summary import advice, print_summary
+    from zoo.runs.summary import advice, print_summary, without_nan
     from zoo.training.trainer import run
 
     loaded = load_config(arguments.gin, arguments.set)
@@ -141,9 +146,12 @@ def _train(arguments: argparse.Namespace) -> int:
         summary = run(loaded, folder, allow_leak=arguments.allow_leak)
     if not _first():
         return 128 + summary.signal if summary.signal else 0
-    if over_before:
+    if arguments.json:
+        say_json({**without_nan(dataclasses.asdict(summary)), "folder": str(folder)})
+    elif over_before:
         print(_in_place("this run has already finished; its results (to train again: --run DIR):"))
-    print_summary(summary, folder)
+    if not arguments.json:
+        print_summary(summary, folder)
     if summary.status == "interrupted":
         _say(f"interrupted at step {summary.steps:,} and saved: the same command goes on from there")
         return 128 + summary.signal

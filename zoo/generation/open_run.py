@@ -12,6 +12,7 @@ import torch
 from zoo.config.values import changed, rendered
 from zoo.errors import RunError, ZooError, nearest
 from zoo.runs import checkpoint, run_folder
+from zoo.runs.summary import Summary, read_summary
 from zoo.slots import SLOTS
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ class Run(NamedTuple):
     tokenizer: Tokenizer
     step: int
     notes: tuple[str, ...]  # what a user may want to know: a sentence each
+
+    @property
+    def summary(self) -> Summary | None:
+        """How its training went; None while it has not come to an end or a stop."""
+        return read_summary(self.folder)
 
     def encode(self, text: str) -> list[int]:
         """A prompt: the token that begins a document, then the text. At the same token a text ends."""

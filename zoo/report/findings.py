@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from zoo.bench.store import NO_NOTES, Result, SuiteNotes
 from zoo.report.arm_results import ArmResults, arms
+from zoo.report.downstream import Downstream, downstream
 from zoo.report.ladder_results import LadderFindings, ladder_findings
 from zoo.report.redefined import counted_results
 from zoo.report.twins import Twins, twins_among
@@ -22,6 +23,7 @@ class Findings:
     twins: list[Twins]
     ladders: tuple[LadderFindings, ...] = ()
     redefined: tuple[str, ...] = ()  # methods whose results were left out, as their definitions have changed
+    downstream: tuple[Downstream, ...] = ()  # on tasks beyond the corpus
     earlier: Findings | None = None  # what an earlier store said, to compare with
 
     @classmethod
@@ -29,12 +31,14 @@ class Findings:
         """What these results say, but for those of methods that were redefined since."""
         counting, redefined = counted_results(results)
         by_id = arms(counting, notes)
+        comparisons = compare_arms(by_id, notes)
         return cls(
-            comparisons=compare_arms(by_id, notes),
+            comparisons=comparisons,
             arms=list(by_id.values()),
             twins=twins_among(by_id.values(), notes),
             ladders=tuple(ladder_findings(counting, notes.ladder_arms, notes.predictions, notes.costs)),
             redefined=redefined,
+            downstream=tuple(downstream(comparisons, notes.outcomes)),
         )
 
     @property
@@ -52,6 +56,7 @@ class Findings:
             self,
             comparisons=[c for c in self.comparisons if c.method.id in ids],
             arms=[arm for arm in self.arms if arm.id in ids],
+            downstream=tuple(each for each in self.downstream if each.comparison.method.id in ids),
             twins=[pair for pair in self.twins if {pair.first, pair.second} <= names],
         )
 

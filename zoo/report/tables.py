@@ -21,6 +21,7 @@ from zoo.report.cell_texts import (
     where,
 )
 from zoo.report.cost_table import cost_table
+from zoo.report.downstream import downstream_tables
 from zoo.report.findings import Findings
 from zoo.report.grouping import by_family, methods_of
 from zoo.report.ladder_tables import ladder_tables
@@ -61,6 +62,7 @@ def _other_tables(report: Findings) -> list[Table]:
     others = [cost_table(report.comparisons), arm_table(report.arms), model_table(report.comparisons)]
     if disagreeing := [c for c in report.comparisons if c.disagrees()]:
         others.insert(0, disagreement_table(disagreeing))
+    others[:0] = downstream_tables(report.downstream)
     if report.twins:
         others.append(noise_table(report.twins))
     if report.earlier:

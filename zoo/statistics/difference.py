@@ -81,3 +81,22 @@ def from_bound(values: Sequence[float], bound: float) -> Difference:
     n, mean, deviation = spread(values)
     error = deviation / math.sqrt(n) if n > 1 else math.nan
     return Difference(n=n, n_other=n, mean=mean - bound, error=error, degrees=n - 1.0)
+
+
+def unpaired(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
+    """The mean of some values less that of others, with variances of their own (Welch's t)."""
+    one, other = spread(ours), spread(theirs)
+    mean = one.mean - other.mean
+    if min(one.n, other.n) < 2:
+        return Difference(n=one.n, n_other=other.n, mean=mean)
+    parts = (one.deviation**2 / one.n, other.deviation**2 / other.n)
+    total = sum(parts)
+    below = parts[0] ** 2 / (one.n - 1) + parts[1] ** 2 / (other.n - 1)
+    return Difference(
+        n=one.n,
+        n_other=other.n,
+        mean=mean,
+        error=math.sqrt(total),
+        degrees=total**2 / below if below else float(one.n + other.n - 2),
+        shared=parts[1] / total if total else 0.5,
+    )

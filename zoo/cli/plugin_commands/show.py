@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from zoo.cli.printing import say
+from zoo.cli.printing import say, say_json
+
+if TYPE_CHECKING:
+    from zoo.plugins.finder import MethodEntry
 
 HELP = "a method's card, settings and the Gin lines to use it"
 
@@ -13,6 +17,7 @@ HELP = "a method's card, settings and the Gin lines to use it"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the method to show."""
     parser.add_argument("id", metavar="ID", help="the method's id, or SLOT.ID")
+    parser.add_argument("--json", action="store_true", help="print all that is known of it, its card too")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -27,6 +32,9 @@ def run(arguments: argparse.Namespace) -> int:
     parts = registry.parts(arguments.id)
     entry = parts[0].entry
     card, gin = card_file(entry), gin_file(entry)
+    if arguments.json:
+        say_json(_as_json([part.entry for part in parts], card))
+        return 0
     family = families(registry.entries)[entry]
     for part in parts:
         say(f"{part.entry.name} of {part.entry.source} ({part.entry.value})")
@@ -44,6 +52,16 @@ def run(arguments: argparse.Namespace) -> int:
         for setting in settings_of(part.factory):
             say(f"  {part.entry.name}.{setting.name} = {default(setting)}")
     return 0
+
+
+def _as_json(entries: list[MethodEntry], card: Path | None) -> list[dict[str, Any]]:
+    from zoo.catalogue import method_list
+    from zoo.catalogue.status import plugin_statuses
+    from zoo.plugins.registry import installed
+
+    rows = [row for row in method_list.rows(plugin_statuses(installed())) if row.entry in entries]
+    text = card.read_text("utf-8", errors="replace") if card else None
+    return [{**method_list.as_dict(row), "card_text": text} for row in rows]
 
 
 def _short(path: Path) -> str:

@@ -1,0 +1,1 @@
+"""Runs on tasks in files: scores per item, paired over items and seeds."""
