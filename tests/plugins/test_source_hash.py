@@ -68,7 +68,7 @@ REWRITTEN = {"recurrence", "skip", "v2", "v4", "weak_recurrence"}  # since the c
 def test_the_committed_store_is_recognised(file: str) -> None:
     """No run of the store was made by other code than the one that is there, but of modules known to be rewritten."""
     registry, recognised, stale = installed(), set(), set()
-    for line in (ROOT / "results" / file).read_text("utf-8").splitlines():
+    for line in (ROOT / "results/archive" / file).read_text("utf-8").splitlines():
         row = json.loads(line)
         codes = {f"{p['slot']}.{p['id']}": p.get("code", "") for p in row["versions"].get("plugins", ())}
         for name, code in {**codes, **row.get("code", {})}.items():

@@ -10,6 +10,7 @@ from matplotlib.text import Text
 
 from zoo.bench.store import Result
 from zoo.report import figures
+from zoo.report.figure_list import report_figures
 from zoo.report.findings import Findings
 
 CURVES = [(step, 100 * step, float(step), 5.0 - step / 20) for step in range(1, 31)]
@@ -70,14 +71,23 @@ def test_labels_do_not_lie_on_each_other() -> None:
     assert boxes[0].y0 > 0 and boxes[-1].y1 < drawn.bbox.height
 
 
+def bars(*values: float) -> list[figures.Bar]:
+    return [figures.Bar(f"m{i}", value, value - 0.01, value + 0.01, "open") for i, value in enumerate(values)]
+
+
 def test_one_that_fails_does_not_press_the_others_together() -> None:
-    small = Findings.of(runs(5)).comparisons
-    assert figures.forest(small, "Differences").axes[0].get_xscale() == "linear"
-    bad = Findings.of([*runs(5), result("bad", 1, 9.0), result("bad", 2, 9.0)]).comparisons
-    assert figures.forest(bad, "Differences").axes[0].get_xscale() == "symlog"
+    assert figures.forest(bars(0.1, 0.2), "Differences", "nats").axes[0].get_xscale() == "linear"
+    assert figures.forest(bars(0.1, 0.1, 9.0), "Differences", "nats").axes[0].get_xscale() == "symlog"
+    axes = figures.forest(bars(0.1, 1.05, 1.1), "κ", "κ", reach=(0.9, 1.2)).axes[0]
+    assert axes.get_xscale() == "log" and axes.get_xlim()[0] > 0.85
+    marks = [line for line in axes.lines if len(line.get_xdata()) == 1]
+    assert [(list(mark.get_xdata()), mark.get_marker()) for mark in marks[:2]] == [([0.9], "D"), ([1.05], "o")]
 
 
-def test_the_best_is_below() -> None:
-    found = Findings.of([*study(-0.1), *(result("worse", s, 4.0 + s / 10) for s in (1, 2, 3))]).comparisons
-    labels = [label.get_text() for label in figures.forest(found, "Differences").axes[0].get_yticklabels()]
-    assert labels == ["m", "worse"]
+def test_the_best_stands_at_the_top() -> None:
+    drawn = dict(report_figures(Findings.of([*study(-0.1), *(result("worse", s, 4.0 + s / 10) for s in (1, 2, 3))])))
+    for name in ("overview/differences", "differences/sequential_baseli_none"):
+        axes = drawn[name].axes[0]
+        assert [label.get_text() for label in axes.get_yticklabels()] == ["m", "worse"]
+        assert axes.get_ylim()[0] > axes.get_ylim()[1]
+        assert [text.get_text() for text in axes.get_legend().get_texts()] == ["better", "worse"]

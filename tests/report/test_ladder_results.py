@@ -19,11 +19,12 @@ from zoo.bench.store import Store, read_suite_notes
 from zoo.report.figure_list import report_figures
 from zoo.report.figures import svg
 from zoo.report.findings import Findings
+from zoo.report.html_report import html_report
 from zoo.report.ladder_figures import kappa_figure
 from zoo.report.ladder_judge import HELPS, StoreJudge
 from zoo.report.ladder_results import LadderFindings, LadderRow, budget_points, ladder_findings
 from zoo.report.ladder_tables import ladder_tables
-from zoo.report.pages import html_page, markdown
+from zoo.report.pages import markdown
 
 KAPPAS = {"wr_mean": 1.3, "skip_scalar_0": 0.4, "v1_m3": 1.0, "v1_m4": 1.15}
 METHODS = ["v1_m3", "v1_m4"]
@@ -178,7 +179,7 @@ def test_tables_and_pages_show_the_ladder(store: Path) -> None:
     assert kappa.title.startswith("Compute multipliers, ladder small, sequential host, 3 rungs")
     assert [cells[0] for cells in kappa.rows[:2]] == ["v1_m4", "v1_m3"] and len(kappa.rows) == 6
     assert len(rungs.rows) == 3 and len(by_rung.rows) == 18 and len(predictions.rows) == 5
-    text, page = markdown(report), html_page(report)
+    text, page = markdown(report), html_report(report)
     for shown in ("Compute multipliers", "Predictions of the top rung", "**verdict of a ladder**"):
         assert shown in text
     assert "κ by rung" in page and "helps, not in time" in page
@@ -191,7 +192,8 @@ def test_the_figure_has_a_line_per_arm_but_the_harm(store: Path) -> None:
     image = svg(figure)
     assert "<svg" in image and "v1_m4" in image
     report = Findings.of(list(Store(store / "bench").read().values()), read_suite_notes([store / "bench"]))
-    assert report_figures(report)[0][0].startswith("ladders/small sequential")
+    names = [name for name, _ in report_figures(report)]
+    assert names[0] == "overview/kappa" and names[1].startswith("ladders/small sequential")
 
 
 def test_one_split_for_all_rungs(store: Path) -> None:

@@ -15,7 +15,8 @@ from zoo.bench.suite import Suite
 from zoo.errors import ConfigError
 from zoo.report.claim_outcomes import relation_status
 from zoo.report.findings import Findings
-from zoo.report.pages import html_page, markdown
+from zoo.report.html_report import html_report
+from zoo.report.pages import markdown
 from zoo.report.verdicts import compare
 from zoo.statistics.difference import from_bound
 
@@ -114,7 +115,7 @@ def test_a_store_keeps_the_margin(tmp_path: Path) -> None:
     assert json.loads((tmp_path / SUITES).read_text())["a"]["judged_by"] == {"baseline": 0.3}
     text = markdown(found)
     assert "the smallest difference that matters: 0.3000 nats per token" in text
-    assert "0.3000 nats per token" in html_page(found)
+    assert "0.3000 nats per token" in html_report(found)
 
 
 def test_a_store_from_before_there_were_margins(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def test_report_files(tmp_path: Path) -> None:
     text, page = (tmp_path / "report.md").read_text(), (tmp_path / "report.html").read_text()
     assert "better" in text and "| m |" in text and "<svg" in page and "better" in page
     drawn = re.findall(r"!\[.*\]\((.+)\)", text)
-    assert len(drawn) == 6 and all((tmp_path / file).read_text().startswith("<svg") for file in drawn)
+    assert len(drawn) == 7 and all((tmp_path / file).read_text().startswith("<svg") for file in drawn)
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(tmp_path / "tensorboard" / "report"))

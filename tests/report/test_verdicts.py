@@ -220,7 +220,7 @@ def test_a_loss_that_the_plain_block_had_at_a_tenth_of_its_tokens() -> None:
     ):  # half way between 5 and 20 tokens on a log scale: 5.0
         (found,) = compare([*plain, *(result("m", s, loss + s / 1000) for s in (1, 2, 3))])
         assert found.verdict == verdict
-    assert early_loss(arms(plain)["baseline"]) == pytest.approx(5.0)
+    assert early_loss(arms(plain)["baseline"].finished) == pytest.approx(5.0)
 
 
 def test_what_did_not_train_is_not_in_the_model() -> None:

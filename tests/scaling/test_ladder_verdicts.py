@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
-from zoo.scaling.ladder_verdicts import VERDICTS, Trouble, ladder_verdict, trained
+from zoo.scaling.ladder_verdicts import VERDICTS, Trouble, ladder_verdict
 from zoo.scaling.multiplier import Estimate, Multiplier, Overall, over_rungs
 
 TOP = 36.0
@@ -62,10 +60,3 @@ def test_the_margin_decides_what_is_the_same() -> None:
 def test_trouble_comes_before_losses(trouble: Trouble, expected: str) -> None:
     good = overall(0.2, 0.2, 0.2)
     assert ladder_verdict(good, good, TOP, 0.02, trouble) == expected and trouble.what in VERDICTS
-
-
-def test_trained() -> None:
-    assert trained(4.0, 0.01, entropy=6.4, plain_at_tenth=5.0)
-    assert not trained(6.38, 0.01, entropy=6.4, plain_at_tenth=math.nan)  # not clearly below
-    assert not trained(5.1, 0.01, entropy=6.4, plain_at_tenth=5.0)
-    assert trained(4.0, math.nan, entropy=math.nan, plain_at_tenth=math.nan)

@@ -80,8 +80,8 @@ def ticks(low: float, high: float, log: bool) -> list[float]:
         if len(inside) > 1:
             return inside
     step = _round_step((high - low) / 5)
-    first_mark = math.ceil(low / step)
-    return [step * number for number in range(first_mark, math.floor(high / step) + 1)]
+    first_mark, last_mark = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [step * count for count in range(first_mark, last_mark + 1)]
 
 
 def _round_step(step: float) -> float:

@@ -88,10 +88,9 @@ def first_screen(standings: Sequence[Standing], links: Mapping[str, str]) -> str
 def _rows(some: Sequence[Standing]) -> list[Row]:
     """A row per method over all sizes, then those of single sizes, which a filter shows."""
     rows = [Row(each, "", each.effect, each.verdict, each.sizes) for each in shown(some)]
-    for each in shown(some):
-        if len(each.sizes) > 1 or not each.ladder:
-            rows += [Row(each, size_name(at), at.effect, at.verdict, (at,)) for at in each.sizes]
-    return rows
+    if len({size_name(at) for each in some for at in each.sizes}) == 1:
+        return rows
+    return rows + [Row(each, size_name(at), at.effect, at.verdict, (at,)) for each in shown(some) for at in each.sizes]
 
 
 def size_name(at: AtSize) -> str:

@@ -62,7 +62,8 @@ def _of_ladders(report: Findings) -> Iterator[tuple[str, str]]:
     for standing in standings(report):
         if standing.ladder and standing.role in ("method", "gain", "harm"):
             largest = arms.get(standing.sizes[-1].arm)
-            yield standing.name, ladder_paragraph(standing, checker.outcomes(largest) if largest else ())
+            text = ladder_paragraph(standing, checker.outcomes(largest) if largest else ())
+            yield _on_card(standing.name, text)
 
 
 def ladder_paragraph(standing: Standing, outcomes: Sequence[Outcome]) -> str:
@@ -87,7 +88,13 @@ def _of_suites(report: Findings) -> Iterator[tuple[str, str]]:
     rungs = {runs.noted.arm for ladder in report.ladders for rung in ladder.rungs for runs in rung.arms.values()}
     for comparisons in by_method(c for c in report.comparisons if c.method.id not in rungs):
         method = comparisons[0].method
-        yield method.first.name, paragraph(method, comparisons, checker)
+        yield _on_card(method.first.name, paragraph(method, comparisons, checker))
+
+
+def _on_card(name: str, text: str) -> tuple[str, str]:
+    """The card that a paragraph belongs on, and the paragraph, which names settings that are not the method's own."""
+    id, settings, _ = name.partition("(")
+    return (id, f"Of `{markdown(name)}`:\n{text}") if settings and "+" not in name else (name, text)
 
 
 def paragraph(method: ArmResults, comparisons: Sequence[Comparison], checker: ClaimChecker) -> str:

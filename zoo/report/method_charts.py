@@ -18,6 +18,7 @@ from zoo.runs.probe_panels import Elements
 from zoo.system.json_rows import Point
 
 FIRST = 8  # the part of a curve, an eighth, that falls too far to show
+LEARNED = "learned-"  # what the names of charts of learned values begin with
 MOST_ELEMENTS = 8  # of a learned vector that are drawn
 COLOURS = {"none": PLAIN, "parameters": "#b06a08", "flops": "#7a3fa0", "tokens": "#0f8a8a", "time": "#a03070"}
 
@@ -130,7 +131,7 @@ def learned_charts(arm: ArmResults) -> list[Chart]:
             highs = [max(high.get(layer, ()), default=math.nan) for layer in panel.mean]
             series[0] = series[0]._replace(lows=lows, highs=highs)
         title = f"{panel.name} at the end of training"
-        charts.append(Chart(f"learned-{panel.name}", title, Axis("layer"), Axis(panel.name), tuple(series)))
+        charts.append(Chart(LEARNED + panel.name, title, Axis("layer"), Axis(panel.name), tuple(series)))
     return charts
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from zoo.errors import ZooError
 from zoo.report.archive_page import archive_page
 from zoo.report.figure_list import overview_figures
 from zoo.report.figures import svg
@@ -27,7 +28,7 @@ EXPLAINED = {
     "docs/methods/README.md": "[The methods](docs/methods/README.md#names): what `v1_…`, `wr_…` and the other names stand for",
 }
 WRITTEN = "Written by `zoo-report STORE --results FILE`, from the runs that `zoo-bench` left in the store"
-SHOWN = re.compile(rf"\]\(({FIGURES}/[^)/]+\.svg)\)")
+SHOWN = re.compile(rf"\]\(((?:docs/results/)?{FIGURES}/[^)/]+\.svg)\)")
 
 
 def write_results(report: Findings | None, archive: Findings | None, file: Path, cards: Path | None = None) -> None:
@@ -36,11 +37,16 @@ def write_results(report: Findings | None, archive: Findings | None, file: Path,
     paths = sorted(cards.glob("*.md")) if cards else ()
     links = {path.stem: Path(os.path.relpath(path, folder)).as_posix() for path in paths}
     texts = result_files(report, archive, file.name, links, explanations(file.parent))
-    write_atomically(file, texts.pop(Path(file.name)))  # first: it says if there is no such folder
+    if not file.parent.is_dir():
+        raise ZooError(f"--results {file}: there is no folder {file.parent}")
     (folder / FIGURES).mkdir(parents=True, exist_ok=True)
-    _clear(folder)
+    earlier = [path for path in (file, *folder.glob("*.md")) if _is_ours(path)]
+    stale = {path.parent / figure for path in earlier for figure in SHOWN.findall(path.read_text("utf-8", "replace"))}
     for path, text in texts.items():
         write_atomically(file.parent / path, text)
+    for path in (*earlier, *stale):
+        if Path(os.path.relpath(path, file.parent)) not in texts:
+            path.unlink(missing_ok=True)
 
 
 def explanations(root: Path) -> list[str]:
@@ -48,14 +54,9 @@ def explanations(root: Path) -> list[str]:
     return [line for page, line in EXPLAINED.items() if (root / page).is_file()]
 
 
-def _clear(folder: Path) -> None:
-    """Remove the pages that a report wrote here, and the figures that they show."""
-    for page in folder.glob("*.md"):
-        text = page.read_text(encoding="utf-8", errors="replace")
-        if text.startswith(MARK):
-            for figure in SHOWN.findall(text):
-                (folder / figure).unlink(missing_ok=True)
-            page.unlink()
+def _is_ours(page: Path) -> bool:
+    """Whether an earlier report wrote this page."""
+    return page.is_file() and page.read_text(encoding="utf-8", errors="replace").startswith(MARK)
 
 
 def result_files(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,15 @@ from zoo.bench.store import Result
 from zoo.report import learned_values
 from zoo.report.arm_results import ArmResults
 from zoo.report.cell_texts import short_name
+from zoo.report.chart_figure import chart_figure
+from zoo.report.charts import Chart
 from zoo.report.findings import Findings
 from zoo.report.grouping import methods_of
-from zoo.report.selection import curves_drawn, largest_difference
+from zoo.report.method_charts import LEARNED
+from zoo.report.method_pages import method_pages
+from zoo.report.overview import overview_table, parts
+from zoo.report.selection import all_drawn, curves_drawn, largest_difference
+from zoo.report.standings import Standing, standings
 from zoo.report.tables import tables
 from zoo.runs.tensorboard import LOSS
 from zoo.system import foreign_text
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
 TENSORBOARD = "tensorboard"
 REPORT = "report"  # the run of TensorBoard that has figures and tables
 RUN = re.compile(r".+-s-?\d+-[0-9a-f]{6}")  # the runs of TensorBoard that are runs: see run_folder
+METHODS = 12  # whose pages TensorBoard gets the charts of
 SHOWN = 40  # TensorBoard ticks the runs by itself up to this many
 IN_TENSORBOARD, SOME = 400, 100  # runs: TensorBoard gets all of up to 400, and 100 of more
 
@@ -36,7 +43,9 @@ def to_tensorboard(report: Findings, drawn: Sequence[tuple[str, Figure]], folder
 
     with SummaryWriter(str(folder / REPORT)) as writer:
         # TensorBoard shows tags by name: numbers keep our order, and "report" sorts after "loss", which is each run's.
-        for number, table in enumerate(tables(report, learned=True), start=1):
+        rows = standings(report)
+        shown_first = map(overview_table, parts(rows))
+        for number, table in enumerate([*shown_first, *tables(report, learned=True)], start=1):
             shown = table.shortened() if table.brief else table  # the tab is narrow
             writer.add_text(f"{number:02d} {table.title}", shown.markdown())
         for number, (name, figure) in enumerate(_for_cards(drawn), start=1):
@@ -44,8 +53,19 @@ def to_tensorboard(report: Findings, drawn: Sequence[tuple[str, Figure]], folder
         for of in curves_drawn(report):
             for name, figure in learned_values.cards(methods_of(of)):
                 writer.add_figure(f"{REPORT}_learned/{short_name(of[0])}_{name}", figure, close=False)
+        for name, chart in _method_charts(report, rows):
+            writer.add_figure(f"{REPORT}_methods/{name}", chart_figure(chart), close=False)
     for run in _in_tensorboard(report):
         _to_hparams(run, folder / run_folder(run))
+
+
+def _method_charts(report: Findings, rows: Sequence[Standing]) -> Iterator[tuple[str, Chart]]:
+    """The charts of methods' pages but for learned values, which have cards of their own; of many methods, of the first."""
+    pages = method_pages(report, rows[:METHODS]) if all_drawn(report) else []
+    for page in pages:
+        charts = [chart for part in page.parts for chart in part.charts if not chart.name.startswith(LEARNED)]
+        for number, chart in enumerate(charts, start=1):
+            yield f"{page.slug}/{number}_{chart.name}", chart._replace(title=f"{page.name}: {chart.title}")
 
 
 def _in_tensorboard(report: Findings) -> list[Result]:
