@@ -20,7 +20,8 @@ BEAT = 2.0  # seconds between two signs of life
 LOST = 60.0  # seconds without one after which an attempt is lost
 GRACE = 120.0  # seconds for attempts to save and stop
 LOOK = 0.5  # seconds between two looks at the store
-IN_VAIN = 3  # attempts, one after the other, that left no newer checkpoint: then the task has failed
+# Attempts, one after the other, that left no newer checkpoint, after which a task has failed: it said so itself, or was lost.
+IN_VAIN, LOSSES = 3, 10
 PASSED_ON = ("PYTHONPATH", "XDG_CACHE_HOME", "ZOO_CACHE", "HF_HOME", "HF_HUB_OFFLINE")  # of the bench's environment
 
 
@@ -43,6 +44,7 @@ class _Followed:
     attempt: Attempt
     beat: Beat | None = None
     changed: float = field(default_factory=time.monotonic)  # when the last sign of life came, by this machine's clock
+    refused: bool = False  # the task ended by itself, without success
 
     @property
     def saved(self) -> int:
@@ -189,6 +191,7 @@ class EngineLauncher:
                 self._say(f"{followed.task.title}: on {beat.host}; log: {self._log(followed)}")
             followed.beat, followed.changed = beat, time.monotonic()
         if end and end.number == number:
+            followed.refused = 0 < end.code < 128
             return "" if end.code == 0 else ended(end.code)
         if state == "waiting":
             followed.changed = time.monotonic()
@@ -204,13 +207,13 @@ class EngineLauncher:
         vain = 0 if saved > attempt.saved else attempt.vain + 1
         if attempt.handle:
             self._engine.kill(attempt.handle)
-        if vain >= IN_VAIN:
+        if vain >= (IN_VAIN if followed.refused else LOSSES):
             printed = self._place.read(followed.board.log(attempt.number)) or b""
             return Failure(reason, last_lines(printed.decode(errors="replace")))
         self._say(f"{followed.task.title}: {reason}; started again" + (f" from step {saved}" if saved else ""))
         self._hand_out(followed.task, followed.board)
         followed.attempt = Attempt(attempt.number + 1, "", saved, vain)
-        followed.beat = None
+        followed.beat, followed.refused = None, False
         self._waiting.append(name)
         return None
 

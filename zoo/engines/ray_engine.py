@@ -178,6 +178,8 @@ def ray_cluster(address: str | None) -> Iterator[None]:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         where = f"at {address}" if address else "on this machine"
         raise ZooError(f"Ray {where} cannot be used: {first}") from error
+    with contextlib.suppress(AttributeError):  # pages about every lost worker: the launcher has a line for each
+        ray._private.worker.print_to_stdstream = lambda *_, **__: None
     try:
         yield
     finally:
