@@ -29,8 +29,13 @@ class Runner:
     """The actor of an attempt that outlives the bench."""
 
     def run(self, address: str, name: str, number: int) -> int:
-        """Carry out an attempt; its exit code."""
-        return _run(address, name, number)
+        """Carry out an attempt, and be gone: nobody may be there who would end it, and it holds a run's resources."""
+        import ray
+
+        try:
+            return _run(address, name, number)
+        finally:
+            ray.actor.exit_actor()
 
 
 def _run(address: str, name: str, number: int) -> int:
