@@ -94,6 +94,8 @@ TESTED_ELSEWHERE = {
     "zoo/data/tiktoken_model.py": "tests/data/test_tokenizer.py",
     "zoo/data/token_interface.py": "tests/data/test_tokenizer.py",
     "zoo/data/tokenizer_json.py": "tests/data/test_tokenizer.py",
+    "zoo/engines/attempt.py": "tests/engines/test_launcher.py",
+    "zoo/engines/board.py": "tests/engines/test_launcher.py",
     "zoo/extension.py": "tests/methods/test_methods.py",
     "zoo/generation/open_run.py": "tests/generation/test_generate.py",
     "zoo/generation/sampling.py": "tests/generation/test_generate.py",

@@ -17,7 +17,7 @@ BEGIN, END = "<!-- diagram: tools/write_import_diagram.py -->\n", "<!-- end of t
 # What the drawing puts in one box, from the outside in. A package that is missing here is an error.
 GROUPS = {
     "outside": ("cli", "testing", "hub"),
-    "judge": ("report", "bench", "scaling", "statistics"),
+    "judge": ("report", "engines", "bench", "scaling", "statistics"),
     "train": ("export", "generation", "training", "runs", "data"),
     "assemble": ("catalogue", "config", "plugins", "counting"),
     "compute": ("model", "kernels", "pretrained"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,33 @@ def test_everything_is_stopped_whatever_ends_a_bench(arms: list[Arm], tmp_path: 
     with pytest.raises(KeyboardInterrupt):
         run_bench(arms, SUITE, Store(tmp_path), launcher=launcher, say=lambda text: None)
     assert launcher.stopped
+
+
+def test_runs_that_are_elsewhere_are_fetched_and_not_trained_again(arms: list[Arm], tmp_path: Path) -> None:
+    launcher, far = LateLauncher(2), tmp_path / "far"
+
+    def perform(task: Task) -> Failure | None:
+        if task.module == TEST_SPLIT:
+            return Failure("2", "the network is gone")
+        launcher.pretend(task)
+        return None
+
+    launcher.perform = perform
+    store = Store(tmp_path / "bench")
+    run_bench(arms, SUITE, store, launcher=launcher, say=lambda text: None)
+    (store.folder / "runs").rename(far)  # another machine's bench has none of them here
+    second = LateLauncher(2)
+    second.fetch = lambda folder: shutil.copytree(far / folder.name, folder, dirs_exist_ok=True)  # type: ignore[method-assign,assignment,return-value]
+    assert run_bench(arms, SUITE, store, launcher=second, say=lambda text: None) == []
+    assert {task.module for task in second.tasks} == {TEST_SPLIT}
+
+
+def test_a_run_that_is_under_way_elsewhere_is_left_as_it_is(
+    arms: list[Arm], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Path] = []
+    monkeypatch.setattr("zoo.bench.pool.clear_folder", lambda job, folder, again: looked.append(folder) or "")
+    launcher = LateLauncher(2)
+    launcher.under_way = lambda folder: "v1_m3" in folder.name  # type: ignore[method-assign]
+    assert run_bench(arms, SUITE, Store(tmp_path), launcher=launcher, say=lambda text: None) == []
+    assert looked and not any("v1_m3" in folder.name for folder in looked)

@@ -9,7 +9,6 @@ import pytest
 
 from zoo.engines import mirror as mirrors
 from zoo.engines.mirror import HOLDER, Mirror
-from zoo.engines.places import UrlPlace, is_address, open_place
 from zoo.errors import ZooError
 
 
@@ -22,37 +21,6 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
 
 def quiet(text: str) -> None:
     pass
-
-
-@pytest.mark.parametrize("address", ["file://{}/far", "memory://far-{}"])
-def test_a_place_behind_an_address(address: str, tmp_path: Path) -> None:
-    place = open_place(address.format(tmp_path))
-    assert isinstance(place, UrlPlace) and is_address(place.address)
-    assert place.read("a/b.json") is None and place.names("a") == []
-    place.write("a/b.json", b"one")
-    place.write("a/b.json", b"two")
-    place.write("a/deep/c", b"three")
-    place.write("top", b"four")
-    assert place.read("a/b.json") == b"two"
-    assert place.names("a") == ["b.json", "deep/c"] and place.names("", deep=False) == ["top"]
-    place.download("a/deep/c", tmp_path / "here" / "c")
-    assert (tmp_path / "here" / "c").read_bytes() == b"three"
-    place.upload(tmp_path / "here" / "c", "up/c")
-    place.move("a", "z")
-    assert place.names("a") == [] and place.read("z/deep/c") == b"three" and place.read("up/c") == b"three"
-    place.remove("up/c")
-    place.remove("up/c")
-    assert place.read("up/c") is None
-
-
-def test_addresses_that_cannot_be_opened_get_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ZooError, match="there is no file system for nonsense"):
-        open_place("nonsense://somewhere")
-    monkeypatch.setattr(
-        "fsspec.core.url_to_fs", lambda address: (_ for _ in ()).throw(ImportError("Install s3fs to access S3"))
-    )
-    with pytest.raises(ZooError, match="needs a package that is not installed: Install s3fs"):
-        open_place("s3://bucket/folder")
 
 
 def test_what_changes_here_goes_there_and_what_is_there_comes_here(mirror: Mirror) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -45,7 +46,7 @@ def test_a_job_that_is_preempted_saves_and_goes_on(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     store, folder, lines = tmp_path / "store", tmp_path / "store" / "runs" / "one", list[str]()
     engine = local_engine(store)
-    launcher = EngineLauncher(engine, store, capacity=2, cores=1, say=lines.append, patience=QUICK)
+    launcher = EngineLauncher(engine, store, capacity=2, cores=1, say=lines.append, patience=replace(QUICK, lost=60.0))
     launcher.submit(Task(title="one", module="saving_task", arguments=(str(folder),), cores=1, folders=(folder,)))
     until = time.monotonic() + 60
     while not (folder / "started").exists():

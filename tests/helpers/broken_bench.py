@@ -58,6 +58,7 @@ class BrokenBench:
         self.command, self.store, self.log = command, store, log
         self.random = random.Random(seed)
         self.done: list[str] = []  # what was broken
+        self.restarts = 5  # of a driver that has died by itself
         self.driver = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -90,6 +91,11 @@ class BrokenBench:
         try:
             while self.driver.poll() is None and time.monotonic() < until:
                 time.sleep(self.random.uniform(3.0, 9.0))
+                if (
+                    self.driver.poll() and self.restarts
+                ):  # it was on a machine that was lost: whoever sees it starts it again
+                    self.restarts -= 1
+                    self.driver = self._start()
                 if waiting and self.driver.poll() is None and breaks[waiting[-1]]() is not False:
                     self.done.append(waiting.pop())
             assert self.driver.poll() is not None, f"it took too long:\n{self.log.read_text()[-3000:]}"

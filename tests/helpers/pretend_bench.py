@@ -56,6 +56,9 @@ class PretendLauncher:
     def stop(self) -> None:
         self._endings, self.stopped = [], True
 
+    def fetch(self, folder: Path) -> None:
+        pass
+
     def under_way(self, folder: Path) -> bool:
         return False
 

@@ -63,6 +63,21 @@ class ArmForecast(NamedTuple):
         likely = (self.fewest + self.most) / 2 * self.run.likely
         return Estimate(low=self.fewest * self.run.low, likely=likely, high=self.most * self.run.high)
 
+    @property
+    def flops(self) -> float:
+        """The FLOPs of all that is likely still to run."""
+        return (self.fewest + self.most) / 2 * training_flops(self.arm)
+
+
+def training_flops(arm: Arm) -> float:
+    """The FLOPs of one run's training."""
+    return arm.steps * arm.tokens_per_step * arm.flops
+
+
+def in_flops(flops: float) -> str:
+    """The same forecast for another machine, in words."""
+    return f"{flops:.3g} FLOPs of training: on other devices that / (3600 × the FLOP/s that a run reaches) hours of one"
+
 
 def forecast_arms(
     arms: Sequence[Arm],

@@ -83,6 +83,9 @@ class Launcher(Protocol):
     def stop(self) -> None:
         """Terminate what runs, so that runs save, and return when all is over; without any task, only return."""
 
+    def fetch(self, folder: Path) -> None:
+        """Bring what a run has left elsewhere to its folder here, without its checkpoints."""
+
     def under_way(self, folder: Path) -> bool:
         """Whether a run that an earlier bench began is still trained there: to submit its task is then to wait for it."""
 
@@ -122,6 +125,9 @@ class LocalLauncher:
             with contextlib.suppress(ProcessLookupError):
                 child.terminate()
         self._watchers.shutdown(wait=True)
+
+    def fetch(self, folder: Path) -> None:
+        pass  # it is here
 
     def under_way(self, folder: Path) -> bool:
         return False  # they ended with their bench

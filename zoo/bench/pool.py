@@ -48,6 +48,8 @@ class Pool:
         results = self.store.read()
         stored = [job for job in jobs if job.key in results and job.arm.id not in self.failed_arms]
         todo = [job for job in untested_runs(stored, results) if results[job.key].status != "diverged"]
+        for job in todo:
+            self.launcher.fetch(run_folder(self.store.folder, job))
         gone = [job for job in todo if not begun(run_folder(self.store.folder, job))]
         if gone:
             untested = f"{counted(len(gone), 'run')} without a test loss"
@@ -83,6 +85,7 @@ class Pool:
             return None
         folder = run_folder(self.store.folder, job)
         try:
+            self.launcher.fetch(folder)
             if not self.launcher.under_way(folder):
                 wait_until_free(folder, PATIENCE)
                 if damage := clear_folder(job, folder, self.again):

@@ -20,6 +20,7 @@ Say = Callable[[str], None]
 
 TEST = 0.05  # of a run's work: its pass over the test split
 COST = 75.0  # seconds to measure an arm's time and memory, its evaluation and its decoding
+SHOWN = 9  # runs under way, beside the first, that a line of progress names
 EVERY = 60.0  # seconds between two lines where nobody watches a terminal
 
 
@@ -121,7 +122,7 @@ class Schedule:
         first, *others = [self._position(each) for each in self.running.values()]
         more = f" (and {len(others)} more)" if others else ""
         text = f"run {self.ended + 1} of {self.total}{more}: {first}{self._left()}"
-        text += "".join(f"; {each}" for each in others)
+        text += "".join(f"; {each}" for each in others[:SHOWN])
         if self._watched:
             width = shutil.get_terminal_size().columns - 1
             line = text if len(text) <= width else text[: width - 1] + "…"

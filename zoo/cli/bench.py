@@ -229,7 +229,7 @@ def _report(store: Store, arms: Sequence[Arm]) -> None:
 
 def _plan(arms: Sequence[Arm], suite: Suite, launcher: Launcher, options: argparse.Namespace) -> int:
     """Print what would be run; the exit code says whether it could be run here."""
-    from zoo.bench.forecast import Forecast, forecast_arms, total_seconds
+    from zoo.bench.forecast import Forecast, forecast_arms, in_flops, total_seconds
     from zoo.bench.measure_costs import missing_costs
     from zoo.bench.rate_curves import widened
     from zoo.bench.seeds import runs_until_decided
@@ -253,6 +253,8 @@ def _plan(arms: Sequence[Arm], suite: Suite, launcher: Launcher, options: argpar
     between = f" ({low} to {high})" if low != high else ""
     at_a_time = "one run at a time" if launcher.capacity == 1 else f"{launcher.capacity} runs at a time"
     print(f"about {likely}{between} in total, {at_a_time}" + (f" ({forecast.basis})" if total.high else ""))
+    if flops := sum(each.flops for each in forecasts):
+        print(in_flops(flops))
     if options.until_decided:
         most, expected = runs_until_decided(arms, suite)
         print(

@@ -86,13 +86,13 @@ def print_ladder(plan: LadderPlan, store: Store) -> None:
 
 def print_plan(plan: LadderPlan, store: Store, launcher: Launcher) -> None:
     """Print every number that the rule makes, and every run, with how long it should take."""
-    from zoo.bench.forecast import Forecast
+    from zoo.bench.forecast import Forecast, in_flops, training_flops
     from zoo.system.table import show
 
     results = store.read()
     show([_rung_table(plan)])
     print(f"{RULES}\n")
-    low = likely = high = 0.0
+    low = likely = high = flops = 0.0
     rows = []
     for rung in plan.rungs:
         forecast = Forecast([member.arm for member in rung.members], results.values(), launcher.cores)
@@ -101,11 +101,13 @@ def print_plan(plan: LadderPlan, store: Store, launcher: Launcher) -> None:
             run = forecast.of(member.arm)
             low, high = low + fewest * run.low, high + most * run.high
             likely += (fewest + most) / 2 * run.likely
+            flops += (fewest + most) / 2 * training_flops(member.arm)
             rows.append(_member_row(rung, member, plan, (fewest, most), run.likely))
     show([_member_table(rows)])
     at_a_time = "one run at a time" if launcher.capacity == 1 else f"{launcher.capacity} runs at a time"
     low, likely, high = (each / launcher.capacity for each in (low, likely, high))
     print(f"about {rounded(likely)} ({rounded(low)} to {rounded(high)}) in total, {at_a_time}")
+    print(in_flops(flops))
     if plan.suite.costs:
         print("then the time and memory of every method's step at every rung, about half a minute each")
     if plan.ladder.looks:

@@ -20,7 +20,9 @@ BEAT = 2.0  # seconds between two signs of life
 LOST = 60.0  # seconds without one after which an attempt is lost
 GRACE = 120.0  # seconds for attempts to save and stop
 LOOK = 0.5  # seconds between two looks at the store
-IN_VAIN = 3  # attempts, one after the other, that left no newer checkpoint: then the task has failed
+PER_TASK = 0.01  # seconds more for each task that is looked after: a file server has others to serve
+# Attempts, one after the other, that left no newer checkpoint, after which a task has failed: it said so itself, or was lost.
+IN_VAIN, LOSSES = 3, 10
 PASSED_ON = ("PYTHONPATH", "XDG_CACHE_HOME", "ZOO_CACHE", "HF_HOME", "HF_HUB_OFFLINE")  # of the bench's environment
 
 
@@ -34,6 +36,9 @@ class Patience:
     look: float = LOOK
 
 
+FAR = Patience(beat=10.0, lost=180.0, grace=300.0, look=5.0)  # where a look costs a request
+
+
 @dataclass
 class _Followed:
     """A task and the newest attempt at it, as it is seen here."""
@@ -43,6 +48,7 @@ class _Followed:
     attempt: Attempt
     beat: Beat | None = None
     changed: float = field(default_factory=time.monotonic)  # when the last sign of life came, by this machine's clock
+    refused: bool = False  # the task ended by itself, without success
 
     @property
     def saved(self) -> int:
@@ -70,7 +76,7 @@ class EngineLauncher:
         self.capacity, self.cores, self.measures = capacity, cores, False
         self._engine, self._store, self._say, self._leave, self._mirror = engine, store, say, leave, mirror
         self._place: Place = mirror.place if mirror else FolderPlace(store)
-        self._patience = patience or Patience()
+        self._patience = patience or (FAR if mirror else Patience())
         self._followed: dict[str, _Followed] = {}
         self._waiting: list[str] = []  # to be handed to the engine together
 
@@ -91,7 +97,7 @@ class EngineLauncher:
         self._start()
         until = time.monotonic() + seconds
         while not (endings := self._endings()) and time.monotonic() < until:
-            time.sleep(self._patience.look)
+            time.sleep(max(self._patience.look, PER_TASK * len(self._followed)))
         if self._mirror:
             self._mirror.push()
         return endings
@@ -105,9 +111,11 @@ class EngineLauncher:
         finally:
             self._engine.close()
 
-    def under_way(self, folder: Path) -> bool:
+    def fetch(self, folder: Path) -> None:
         if self._mirror:
             self._mirror.fetch(folder)
+
+    def under_way(self, folder: Path) -> bool:
         return self._unended(Board(self._place, folder.name)) is not None
 
     def step(self, folder: Path) -> int:
@@ -166,9 +174,8 @@ class EngineLauncher:
             if reason is None or name in self._waiting:
                 continue
             if not reason:
-                if self._mirror:
-                    for folder in followed.task.folders:
-                        self._mirror.fetch(folder)
+                for folder in followed.task.folders:
+                    self.fetch(folder)
                 endings.append(Ending(followed.task))
                 del self._followed[name]
             elif failure := self._again(name, followed, reason):
@@ -189,6 +196,7 @@ class EngineLauncher:
                 self._say(f"{followed.task.title}: on {beat.host}; log: {self._log(followed)}")
             followed.beat, followed.changed = beat, time.monotonic()
         if end and end.number == number:
+            followed.refused = 0 < end.code < 128
             return "" if end.code == 0 else ended(end.code)
         if state == "waiting":
             followed.changed = time.monotonic()
@@ -204,13 +212,13 @@ class EngineLauncher:
         vain = 0 if saved > attempt.saved else attempt.vain + 1
         if attempt.handle:
             self._engine.kill(attempt.handle)
-        if vain >= IN_VAIN:
+        if vain >= (IN_VAIN if followed.refused else LOSSES):
             printed = self._place.read(followed.board.log(attempt.number)) or b""
             return Failure(reason, last_lines(printed.decode(errors="replace")))
         self._say(f"{followed.task.title}: {reason}; started again" + (f" from step {saved}" if saved else ""))
         self._hand_out(followed.task, followed.board)
         followed.attempt = Attempt(attempt.number + 1, "", saved, vain)
-        followed.beat = None
+        followed.beat, followed.refused = None, False
         self._waiting.append(name)
         return None
 

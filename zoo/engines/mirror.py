@@ -50,10 +50,10 @@ class Mirror:
 
     def push(self) -> None:
         """Bring what has changed here to the store."""
-        for path in sorted(self.folder.rglob("*")):
+        ours = [path for path in sorted(self.folder.iterdir()) if path.name not in (*ELSEWHERE, *LOCAL)]
+        for path in (each for one in ours for each in (one, *sorted(one.rglob("*")))):
             name = path.relative_to(self.folder).as_posix()
-            is_ours = name.split("/")[0] not in (*ELSEWHERE, *LOCAL) and not name.endswith(TEMPORARY)
-            if is_ours and path.is_file() and self._seen.get(name) != _stamp(path):
+            if path.is_file() and not name.endswith(TEMPORARY) and self._seen.get(name) != _stamp(path):
                 self.place.upload(path, name)
                 self._note(name)
 

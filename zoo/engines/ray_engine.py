@@ -1,4 +1,8 @@
-"""Ray as an engine: each attempt is an actor with the resources of a run, on a cluster that runs or one started here."""
+"""Ray as an engine: each attempt is a task with the resources of a run, on a cluster that runs or one started here.
+
+Tasks end with the process that submitted them, and their worker is used again. What is to outlive that process is an actor
+of its own, which the next one finds by its name.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +26,34 @@ PROBE = 60.0  # seconds within which every node must have looked at the store
 
 
 class Runner:
-    """The actor of one attempt; it ends with it, and then its resources are free."""
+    """The actor of an attempt that outlives the bench."""
 
     def run(self, address: str, name: str, number: int) -> int:
-        """Carry out an attempt; its exit code."""
-        from zoo.engines.attempt import Carrier
+        """Carry out an attempt, and be gone: nobody may be there who would end it, and it holds a run's resources."""
+        import ray
 
-        return Carrier(address, name, number).run()
+        try:
+            return _run(address, name, number)
+        finally:
+            ray.actor.exit_actor()
+
+
+def _run(address: str, name: str, number: int) -> int:
+    """On a node: carry out an attempt; its exit code."""
+    from zoo.engines.attempt import Carrier
+
+    return Carrier(address, name, number).run()
 
 
 class RayEngine:
-    """Actors on a Ray cluster; `leave`: they outlive this process, and the next one finds them by their names."""
+    """Attempts on a Ray cluster; `leave`: they outlive this process, and the next one finds them by their names."""
 
     name = "ray"
 
     def __init__(self, place: Place, resources: Resources, leave: bool = False) -> None:
         self._place, self._resources, self._leave = place, resources, leave
         self._prefix = hashlib.sha256(place.address.encode()).hexdigest()[:12]
-        self._attempts: dict[str, tuple[Any, Any]] = {}  # handle → the actor, and what its run will return
+        self._attempts: dict[str, tuple[Any, Any]] = {}  # handle → the actor, if any, and what will be returned
 
     @property
     def capacity(self) -> int:
@@ -57,9 +71,12 @@ class RayEngine:
     def kill(self, handle: str) -> None:
         import ray
 
+        actor, run = self._attempts.pop(handle, (None, None))
         with contextlib.suppress(ValueError, ray.exceptions.RayError):
-            actor, _ = self._attempts.pop(handle, (None, None))
-            ray.kill(actor or ray.get_actor(handle, namespace=NAMESPACE))
+            if run is not None and actor is None:
+                ray.cancel(run, force=True)
+            else:
+                ray.kill(actor or ray.get_actor(handle, namespace=NAMESPACE))
 
     def close(self) -> None:
         import ray
@@ -124,21 +141,21 @@ class RayEngine:
         import ray
 
         handle = f"{self._prefix}-{start.name}-{start.number}"
+        words = self._place.address, start.name, start.number
         options: dict[str, Any] = {
             "num_cpus": self._resources.cpus,
             "num_gpus": self._resources.gpus if start.accelerated else 0,
             "resources": dict(self._resources.custom),
-            "max_restarts": 0,  # the store knows whether it is to be started again
-            "name": handle,
-            "namespace": NAMESPACE,
         }
-        if self._leave:
-            options["lifetime"] = "detached"
+        if not self._leave:  # the store knows whether it is to be started again, and Ray need not
+            self._attempts[handle] = None, ray.remote(_run).options(max_retries=0, **options).remote(*words)
+            return handle
+        lasting = {"lifetime": "detached", "name": handle, "namespace": NAMESPACE, "max_restarts": 0}
         try:
-            actor = ray.remote(Runner).options(**options).remote()
-        except ValueError as error:  # the name is taken: an attempt of a bench that died while it started it
+            actor = ray.remote(Runner).options(**options, **lasting).remote()
+        except ValueError as error:  # the name is taken
             raise ZooError(f"Ray cannot start {start.name}: {error}") from error
-        self._attempts[handle] = actor, actor.run.remote(self._place.address, start.name, start.number)
+        self._attempts[handle] = actor, actor.run.remote(*words)
         return handle
 
     def _is_gone(self, ray: Any, handle: str) -> bool:
@@ -152,10 +169,9 @@ class RayEngine:
         done, _ = ray.wait([run], timeout=0)
         if not done:
             return False
-        with contextlib.suppress(ray.exceptions.RayError):
-            ray.get(run)
-        with contextlib.suppress(ray.exceptions.RayError):
-            ray.kill(actor)  # it has nothing left to do, and holds a run's resources
+        if actor is not None:
+            with contextlib.suppress(ray.exceptions.RayError):
+                ray.kill(actor)  # it has nothing left to do, and holds a run's resources
         return True
 
 
@@ -178,6 +194,8 @@ def ray_cluster(address: str | None) -> Iterator[None]:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         where = f"at {address}" if address else "on this machine"
         raise ZooError(f"Ray {where} cannot be used: {first}") from error
+    with contextlib.suppress(AttributeError):  # pages about every lost worker: the launcher has a line for each
+        ray._private.worker.print_to_stdstream = lambda *_, **__: None
     try:
         yield
     finally:
