@@ -40,7 +40,9 @@ def on_two_ranks(function: Callable[[Ranks], T], seconds: float = SECONDS) -> T:
     """What the first of two ranks answers, each of which calls the function."""
     _imports()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads, none of which is needed in the copy
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # of a fork beside threads, none of which is needed in the copy
         pipe, mouth = os.pipe()
         ranks = [_copied(function, rank, Path(folder), mouth) for rank in range(SIZE)]
         os.close(mouth)
@@ -54,7 +56,7 @@ def on_two_ranks(function: Callable[[Ranks], T], seconds: float = SECONDS) -> T:
     failure, result = pickle.loads(answer)  # of our own copy
     if failure:
         raise RuntimeError(failure)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _imports() -> None:

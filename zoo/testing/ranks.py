@@ -57,7 +57,7 @@ def _loss(model: nn.Module, rows: Tensor) -> Tensor:
 def _differs(
     subject: Subject, case: Case, rows: Tensor, loss: float, expected: dict[str, Tensor], parallel: str, pair: Ranks
 ) -> str:
-    from zoo.training.replicas import make_replica
+    from zoo.training.parallel import make_replica
     from zoo.training.sharded import whole_tensor
 
     replica = make_replica(subject.build(case), parallel, pair)
@@ -80,7 +80,9 @@ def _differs(
     with replica.whole():
         apart = [
             name
-            for (name, one), other in zip(subject.build(case).named_parameters(), replica.model.parameters(), strict=True)
+            for (name, one), other in zip(
+                subject.build(case).named_parameters(), replica.model.parameters(), strict=True
+            )
             if difference(one, other) > 0
         ]
     return f"the weights of {apart[0]} are others" if apart else ""
