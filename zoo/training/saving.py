@@ -69,6 +69,7 @@ def _save_shards(session: Session, of_ranks: list[Any]) -> None:
     files: dict[str, str] = {}
     for each in ranks.gather(written):
         if isinstance(each, OSError):
+            ranks.on_first(lambda: sharded_checkpoint.drop(temporary))
             raise each
         files |= each
 
