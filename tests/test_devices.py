@@ -56,11 +56,18 @@ def name_of(call: ast.Call) -> str:
 
 
 def building(tree: ast.AST) -> set[str]:
-    """The functions that are called while a module is built, and at no other time: by constructors and by each other."""
+    """The functions that are called while a module is built, and at no other time: by constructors and by each other.
+
+    So is what answers with a parameter.
+    """
     calls: dict[str, set[str]] = {}
     for inside, call, owned in functions(tree):
         calls.setdefault(name_of(call).rpartition(".")[2], set()).add("__init__" if owned else inside)
-    known = {"__init__"}
+    known = {"__init__"} | {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.returns and ast.unparse(node.returns).endswith("Parameter")
+    }
     while more := {name for name, callers in calls.items() if callers <= known} - known:
         known |= more
     return known

@@ -162,10 +162,13 @@ def test_a_state_of_other_data_is_refused(folder):
         _data(folder, length=32, batch_size=5).train(1).load_state_dict(state)
 
 
-def _blocks_of_steps(it, readers, steps):
-    """The blocks of each step of all ranks together, which share as many batches as there are in a step."""
+def _steps_of(readers, steps):
+    """The rows of each step of all ranks together, which share as many batches as there are in a step."""
     parts = 6 // len(readers)
-    return [sorted(number for reader in readers for number in _numbers(it, _take(reader, parts))) for _ in range(steps)]
+    return [
+        sorted(row for reader in readers for batch in _take(reader, parts) for row in batch.tolist())
+        for _ in range(steps)
+    ]
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (3, 2), (2, 6), (6, 1)])
@@ -173,26 +176,26 @@ def test_other_numbers_of_ranks_go_on_in_the_same_order(folder, before, after, m
     """Each step has the blocks that it would have had; where an epoch ends, fewer than a step of them may be left out."""
     for listed in (reader_module.LISTED, 1):  # both kinds of order
         monkeypatch.setattr(reader_module, "LISTED", listed)
-        it = _data(folder, length=16, batch_size=3)
+        it = _data(folder, length=48, batch_size=3)
         in_epoch = it.num_blocks // 18
         assert in_epoch > 12
-        whole = _blocks_of_steps(it, [it.train(4)], in_epoch)
+        whole = _steps_of([it.train(4)], in_epoch)
         readers = [it.train(4, rank, before) for rank in range(before)]
-        assert _blocks_of_steps(it, readers, 5) == whole[:5]
+        assert _steps_of(readers, 5) == whole[:5]
         others = [it.train(4, rank, after) for rank in range(after)]
         for other in others:
             other.load_states([_saved(reader) for reader in readers])
-        assert _blocks_of_steps(it, others, 3) == whole[5:8]
+        assert _steps_of(others, 3) == whole[5:8]
         again = [it.train(4, rank, after) for rank in range(after)]  # a state after such a change
         for each in again:
             each.load_states([_saved(other) for other in others])
-        assert _blocks_of_steps(it, again, 2) == _blocks_of_steps(it, others, 2) == whole[8:10]
+        assert _steps_of(again, 2) == _steps_of(others, 2) == whole[8:10]
         back = [it.train(4, rank, before) for rank in range(before)]
         for each in back:
             each.load_states([_saved(other) for other in others])
-        rest = _blocks_of_steps(it, back, in_epoch - 10)
+        rest = _steps_of(back, in_epoch - 10)
         assert rest == whole[10:]
-        assert len(_blocks_of_steps(it, back, 1)[0]) == 18  # on into the next epoch
+        assert len(_steps_of(back, 1)[0]) == 18  # on into the next epoch
 
 
 def test_a_state_of_other_ranks_that_does_not_say_how_far_it_came_is_refused(folder):
