@@ -70,12 +70,12 @@ class LinearAttention(Mixer):
         return F.linear(o.flatten(2).to(u.dtype), self.w_out)
 
 
-def retention_decays(heads: int, linspace: bool) -> Tensor:
+def retention_decays(heads: int, linspace: bool, device: torch.device) -> Tensor:
     """ln γ_h, in float64: γ = 1 − 2^{−5−h}, or between 1/32 and 1/512 below 1 in equal ratios."""
     if linspace:
-        below = torch.linspace(math.log(1 / 32), math.log(1 / 512), heads, dtype=torch.float64).exp()
+        below = torch.linspace(math.log(1 / 32), math.log(1 / 512), heads, dtype=torch.float64, device=device).exp()
     else:
-        below = 2.0 ** (-5 - torch.arange(heads, dtype=torch.float64))
+        below = 2.0 ** (-5 - torch.arange(heads, dtype=torch.float64, device=device))
     return torch.log1p(-below)
 
 
@@ -131,7 +131,7 @@ class Retention(Mixer):
         q, k, v, gate = F.linear(u, self.w_in).split(self.sizes, dim=-1)
         q, k, v = (x.unflatten(-1, (self.heads, -1)) for x in (q, k, v))
         q, k = self.turned(q, k, state)
-        decays = retention_decays(self.heads, self.linspace).to(u.device, wide(v).dtype)
+        decays = retention_decays(self.heads, self.linspace, u.device).to(wide(v).dtype)
         o, last = scalar_decay(q, k, v, decays, self.before(state), chunk=self.chunk)
         self.keep(state, last)
         o = rms_norm(o, None, self.eps).flatten(2)

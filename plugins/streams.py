@@ -240,7 +240,7 @@ class Maps(nn.Module):
         """o (B, T, n) and R (B, T, n, n)."""
         n = self.n
         scale = self.alpha[1:].repeat_interleave(
-            torch.tensor([n, n * n], device=self.alpha.device), output_size=n + n * n
+            torch.tensor([n, n * n], device=self.alpha.device, dtype=torch.int64), output_size=n + n * n
         )
         made = scale * normed_product(streams.flatten(2), self.phi_write, self.eps) + self.b_write
         o, r = made.split([n, n * n], dim=-1)

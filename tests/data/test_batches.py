@@ -15,6 +15,7 @@ import gin
 import pytest
 import torch
 
+from zoo.data import reader as reader_module
 from zoo.data.batches import IGNORE, Data, data
 from zoo.errors import DataError, ZooError
 
@@ -159,6 +160,52 @@ def test_a_state_of_other_data_is_refused(folder):
         it.train(2).load_state_dict(state)
     with pytest.raises(DataError, match=r"length 64 \(now 32\), batch_size 7 \(now 5\)"):
         _data(folder, length=32, batch_size=5).train(1).load_state_dict(state)
+
+
+def _steps_of(readers, steps):
+    """The rows of each step of all ranks together, which share as many batches as there are in a step."""
+    parts = 6 // len(readers)
+    return [
+        sorted(row for reader in readers for batch in _take(reader, parts) for row in batch.tolist())
+        for _ in range(steps)
+    ]
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (3, 2), (2, 6), (6, 1)])
+def test_other_numbers_of_ranks_go_on_in_the_same_order(folder, before, after, monkeypatch):
+    """Each step has the blocks that it would have had; where an epoch ends, fewer than a step of them may be left out."""
+    for listed in (reader_module.LISTED, 1):  # both kinds of order
+        monkeypatch.setattr(reader_module, "LISTED", listed)
+        it = _data(folder, length=48, batch_size=3)
+        in_epoch = it.num_blocks // 18
+        assert in_epoch > 12
+        whole = _steps_of([it.train(4)], in_epoch)
+        readers = [it.train(4, rank, before) for rank in range(before)]
+        assert _steps_of(readers, 5) == whole[:5]
+        others = [it.train(4, rank, after) for rank in range(after)]
+        for other in others:
+            other.load_states([_saved(reader) for reader in readers])
+        assert _steps_of(others, 3) == whole[5:8]
+        again = [it.train(4, rank, after) for rank in range(after)]  # a state after such a change
+        for each in again:
+            each.load_states([_saved(other) for other in others])
+        assert _steps_of(again, 2) == _steps_of(others, 2) == whole[8:10]
+        back = [it.train(4, rank, before) for rank in range(before)]
+        for each in back:
+            each.load_states([_saved(other) for other in others])
+        rest = _steps_of(back, in_epoch - 10)
+        assert rest == whole[10:]
+        assert len(_steps_of(back, 1)[0]) == 18  # on into the next epoch
+
+
+def test_a_state_of_other_ranks_that_does_not_say_how_far_it_came_is_refused(folder):
+    it = _data(folder)
+    state = _saved(it.train(1))
+    del state["batches"]
+    with pytest.raises(DataError, match="an earlier version began this epoch, with 1 processes"):
+        it.train(1, 0, 2).load_states([state])
+    with pytest.raises(DataError, match=r"seed 1 \(now 2\)"):
+        it.train(2, 0, 2).load_states([state])
 
 
 def test_a_corpus_smaller_than_a_batch_repeats_itself(folder):

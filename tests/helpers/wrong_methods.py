@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from typing import Any, Literal
 
@@ -472,6 +473,28 @@ class _Holder:
 
     def __deepcopy__(self, memo: Any) -> _Holder:
         return self
+
+
+class OtherFormulaWhenNarrow(Mixing):
+    def mix(self, u: Tensor) -> Tensor:
+        return 2 * u if torch.is_autocast_enabled("cpu") else u
+
+
+class BorrowsAMatrix(Mixing):
+    """Every layer uses the matrix of the first one, which it holds behind the module's back."""
+
+    lenders: dict[Layer, BorrowsAMatrix] = {}
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__(layer)
+        self.matrix = nn.Parameter(torch.eye(layer.width))
+        first = dataclasses.replace(layer, index=0)
+        if layer.index == 0:
+            self.lenders[layer] = self
+        self.lender = [self.lenders[first]]
+
+    def mix(self, u: Tensor) -> Tensor:
+        return u @ self.lender[0].matrix + u @ self.matrix
 
 
 # --- company

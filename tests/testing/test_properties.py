@@ -17,9 +17,12 @@ from zoo.cli import plugins as cli
 from zoo.errors import PluginError, ZooError
 from zoo.extension import Layer, Residual
 from zoo.plugins import finder, registry
-from zoo.testing import NotConforming, check, conformance, properties
+from zoo.testing import NotConforming, check, conformance, properties, ranks
 from zoo.testing.cases import Broken, Case, smallest
+from zoo.testing.method_under_test import subject
+from zoo.testing.pair import on_two_ranks
 from zoo.testing.report import lines
+from zoo.training.ranks import Ranks
 
 METHODS = [(found.slot, found.id) for found in finder.find_methods()]
 # All that may break a property, because they reproduce what was logged, and say so.
@@ -36,9 +39,20 @@ def one_thread() -> None:
 
 @pytest.mark.parametrize(("slot", "id"), METHODS)
 def test_conforms(slot: str, id: str) -> None:
-    report = check(id, slot)
+    report = check(id, slot, only=[name for name in properties() if name != "ranks"])
     report.verify()
     assert {result.property for result in report.results if result.status == "declared"} == DECLARED.get(id, set())
+
+
+def test_all_conform_on_two_ranks() -> None:
+    """One pair of ranks for all: to start one takes longer than a method does."""
+    subjects = [subject(f"{slot}.{id}") for slot, id in METHODS]
+
+    def broken(pair: Ranks) -> dict[str, str]:
+        same = [each for each in subjects if each.declared.deterministic]
+        return {each.id: words for each in same if (words := ranks.in_two(each, ranks.RANKS[0], pair))}
+
+    assert on_two_ranks(broken, seconds=600) == {}
 
 
 def test_there_are_methods() -> None:
@@ -124,6 +138,7 @@ WRONG = [
     Wrong(wrong.ProbesNoTensor, "builds", "the probe gate of layer 1 is not a finite tensor"),
     Wrong(wrong.FixedType, "types", "it fails with RuntimeError"),
     Wrong(wrong.MeetsAutocast, "types", "under autocast to bfloat16, as the trainer uses it, it fails"),
+    Wrong(wrong.OtherFormulaWhenNarrow, "types", "under autocast to bfloat16 it answers otherwise"),
     Wrong(wrong.ShortTable, "limits", "let them work, or raise a ZooError that says why not", "depth 1, length 12"),
     Wrong(wrong.StartsElsewhere, "start", "declares to start as baseline and does not"),
     Wrong(wrong.StartsAsNobody, "start", "there is no temporal_mixing method no_such_method"),
@@ -133,6 +148,8 @@ WRONG = [
     Wrong(wrong.StaysOnTheCPU, "moved", "on the device meta it fails"),
     Wrong(wrong.HoldsALambda, "moved", "pickle"),
     Wrong(wrong.SharesItsWeight, "moved", "a deep copy of the model"),
+    Wrong(wrong.NormalisesTheBatch, "ranks", "on two ranks that average gradients (DDP), the loss is", "depth 3"),
+    Wrong(wrong.BorrowsAMatrix, "ranks", "mixed torch.Tensor and DTensor", "depth 3"),
     Wrong(wrong.BlowsUp, "trains", "is not finite", "depth 1"),
     Wrong(wrong.TakesSlotsForEmpty, "combined", "somebody else is here", "depth 1", slot="score_mixing"),
 ]

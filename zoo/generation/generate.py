@@ -97,9 +97,9 @@ def _run(
 ) -> None:
     device, training = model.output_weight().device, model.training
     lengths = [len(prompt) for prompt in prompts]
-    padded = torch.full((len(prompts), max(lengths)), end, device=device)
+    padded = torch.full((len(prompts), max(lengths)), end, dtype=torch.int64, device=device)
     for row, prompt in zip(padded, prompts, strict=True):
-        row[: len(prompt)] = torch.tensor(prompt, device=device)
+        row[: len(prompt)] = torch.tensor(prompt, dtype=torch.int64, device=device)
     size = vocab_size or model.output_weight().size(0)
     per_prompt = len(texts) // len(prompts)
     draw = Draw(texts, [n for n in lengths for _ in range(per_prompt)], limit, end, sampling, on_token)

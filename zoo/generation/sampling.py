@@ -112,7 +112,9 @@ class Draw(Sampler):
 
     def sample(self, probs: Tensor) -> Tensor:
         numbers = [row.numbers.random() if self.position >= row.start else 0.0 for row in self.rows]
-        chosen = self.sampling.choose(self.probabilities, torch.tensor(numbers, dtype=torch.float64))
+        chosen = self.sampling.choose(
+            self.probabilities, torch.tensor(numbers, dtype=torch.float64, device=probs.device)
+        )
         answers = [self._keep(row, token) for row, token in zip(self.rows, chosen.tolist(), strict=True)]
         self.rows = [row for row, answer in zip(self.rows, answers, strict=True) if answer != self.end]
         return chosen.new_tensor(answers)

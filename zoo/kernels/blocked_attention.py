@@ -34,7 +34,7 @@ class Term(NamedTuple):
 
 def attend_by_rows(terms: Sequence[Term], v: Tensor, dropout: float) -> Tensor:
     """softmax(mask(Σ terms)) v: (B, H, T, d), for v (B, Hkv, S, d)."""
-    seed = int(torch.randint(2**62, ())) if dropout > 0 else 0
+    seed = int(torch.randint(2**62, (), device="cpu")) if dropout > 0 else 0
     return _RowBlocks.apply(dropout, seed, v, *(part for term in terms for part in term))
 
 

@@ -11,11 +11,14 @@ from torch.autograd.function import once_differentiable
 
 
 def rotary_table(length: int, head_dim: int, theta: float, scaled: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-    """cos and sin of t · θ^(−2j/d): (length, d/2, 2), in float64; `scaled` makes other frequencies of these."""
-    frequencies = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
+    """cos and sin of t · θ^(−2j/d): (length, d/2, 2), in float64; `scaled` makes other frequencies of these.
+
+    It is made on the CPU, the same bits for all devices.
+    """
+    frequencies = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float64, device="cpu") / head_dim)
     if scaled is not None:
         frequencies = scaled(frequencies)
-    angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies
+    angles = torch.arange(length, dtype=torch.float64, device="cpu")[:, None] * frequencies
     return torch.stack([angles.cos(), angles.sin()], dim=-1)
 
 

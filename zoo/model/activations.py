@@ -45,7 +45,7 @@ def statistics(value: Tensor, each: bool) -> dict[str, Tensor]:
     """Mean and quantiles over all elements, or of each element of the last dimension over the others."""
     rows = value.detach().float().reshape(-1, value.size(-1) if each else 1)
     some = rows[_sample(rows.size(0)).to(rows.device)] if rows.size(0) > SAMPLE else rows
-    shares = torch.tensor(list(QUANTILES.values()), device=rows.device)
+    shares = torch.tensor(list(QUANTILES.values()), dtype=rows.dtype, device=rows.device)
     statistics = torch.cat([rows.mean(dim=0)[None], torch.quantile(some, shares, dim=0)])  # (statistic, element)
     return dict(zip(STATISTICS, statistics if each else statistics[:, 0], strict=True))
 

@@ -68,7 +68,9 @@ def write_own(temporary: Path, tensors: dict[str, Tensor], rank: int) -> dict[st
     from torch.distributed.checkpoint.api import CheckpointException
 
     try:
-        dcp.save(tensors, storage_writer=dcp.FileSystemWriter(temporary, sync_files=True), no_dist=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch speaks of its own storages, and of a process that is alone
+            dcp.save(tensors, storage_writer=dcp.FileSystemWriter(temporary, sync_files=True))
     except CheckpointException as error:  # no Exception of Python's
         failures = [failure for failure, _ in error.failures.values()]
         full = next((failure for failure in failures if isinstance(failure, OSError)), None)
@@ -78,7 +80,15 @@ def write_own(temporary: Path, tensors: dict[str, Tensor], rank: int) -> dict[st
 
 
 def commit(temporary: Path, rest: Mapping[str, Any], files: Mapping[str, str]) -> Path:
-    """Add the plain values and give the folder its name: from now on it is a checkpoint."""
+    """Add the plain values and give the folder its name: from now on it is a checkpoint; if that fails, it is gone."""
+    try:
+        return _commit(temporary, rest, files)
+    except BaseException:
+        drop(temporary)
+        raise
+
+
+def _commit(temporary: Path, rest: Mapping[str, Any], files: Mapping[str, str]) -> Path:
     import torch
 
     with (temporary / REST).open("wb") as file:

@@ -19,6 +19,7 @@ from zoo.testing import (
     gradients,
     persistence,
     purity,
+    ranks,
     starting_point,
     training_steps,
 )
@@ -77,6 +78,7 @@ PROPERTIES = (
         "compiled fully", "the same as compiled code", gradients.compiled_fully, gradients.COMPILED_FULLY, (),
         thorough=True,
     ),
+    Property("ranks", "the same on two ranks, with all weights or parts of them", ranks.ranks, ranks.RANKS, ()),
     Property("trains", "a few steps of training stay finite", training_steps.trains, combination.TRAINS, ("depth", "batch")),
     Property("combined", "works with methods of the other slots", combination.combined, combination.COMBINED, ("depth",)),
 )  # fmt: skip

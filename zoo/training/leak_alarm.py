@@ -59,7 +59,7 @@ def _rows(tokens: Tensor, count: int) -> Tensor:
     """So many rows, over and over where there are fewer."""
     import torch
 
-    return tokens[torch.arange(count) % tokens.size(0)]
+    return tokens[torch.arange(count, device=tokens.device) % tokens.size(0)]
 
 
 def _moved(seed: int) -> leak_check.Make:

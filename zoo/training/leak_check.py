@@ -62,7 +62,10 @@ def thorough_cuts(rows: int, length: int, seed: int, most: int = 4) -> Tensor:
     passes = min(most, math.ceil(1.25 * len(places) / rows))
     order = torch.randperm(len(places), generator=drawn)[: passes * rows]
     cuts = torch.cat(
-        [torch.tensor(places, dtype=torch.long)[order], _anywhere(passes * rows - len(order), length, drawn)]
+        [
+            torch.tensor(places, dtype=torch.long, device="cpu")[order],
+            _anywhere(passes * rows - len(order), length, drawn),
+        ]
     )
     cuts = cuts[torch.randperm(passes * rows, generator=drawn)].view(passes, rows)
     return torch.cat([cuts, _whole_rows(rows, length, drawn)]) if rows > 1 else cuts
@@ -70,18 +73,22 @@ def thorough_cuts(rows: int, length: int, seed: int, most: int = 4) -> Tensor:
 
 def few_cuts(rows: int, length: int, seed: int) -> Tensor:
     """(1, rows): landmarks, random cuts, and where there are rows enough one that is unchanged and one wholly changed."""
-    drawn, known = torch.Generator().manual_seed(seed), torch.tensor(landmarks(length), dtype=torch.long)
+    drawn, known = torch.Generator().manual_seed(seed), torch.tensor(landmarks(length), dtype=torch.long, device="cpu")
     cuts = _anywhere(rows, length, drawn)
     some = torch.randperm(len(known), generator=drawn)[: rows // 2]
     cuts[: len(some)] = known[some]
     if rows > 3:
-        cuts[-2:] = torch.tensor([0, length])
+        cuts[-2:] = torch.tensor([0, length], dtype=torch.long, device="cpu")
     return cuts[torch.randperm(rows, generator=drawn)].view(1, rows)
 
 
 def _anywhere(count: int, length: int, drawn: torch.Generator) -> Tensor:
     """Random cuts with something on both sides; of a single token, nothing is changed."""
-    return torch.randint(1, length, (count,), generator=drawn) if length > 1 else torch.ones(count, dtype=torch.long)
+    return (
+        torch.randint(1, length, (count,), generator=drawn)
+        if length > 1
+        else torch.ones(count, dtype=torch.long, device="cpu")
+    )
 
 
 def _whole_rows(rows: int, length: int, drawn: torch.Generator) -> Tensor:
@@ -124,7 +131,7 @@ def examine(question: Question, tokens: Tensor, cuts: Tensor, seed: int) -> Find
     before, drawn = question.answer(tokens), torch.Generator().manual_seed(seed)
     for each in cuts:
         shift = torch.randint(1, max(2, vocabulary), tokens.shape, generator=drawn)
-        unchanged = (torch.arange(tokens.size(1)) < each[:, None]).to(tokens.device)
+        unchanged = (torch.arange(tokens.size(1), device=each.device) < each[:, None]).to(tokens.device)
         changed = torch.where(unchanged, tokens, (tokens + shift.to(tokens.device)) % vocabulary)
         place = _differ(before, question.answer(changed), unchanged)
         if place is not None:

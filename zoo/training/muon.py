@@ -75,10 +75,12 @@ def make_muon(model: torch.nn.Module, settings: UpdateSettings) -> Joined:
     return Joined(*parts, adamw_over(others, settings)) if others else Joined(*parts)
 
 
-def _muon_over(groups: list[dict[str, Any]], settings: UpdateSettings, sharded: bool) -> Muon:
-    kind = Muon
+def _muon_over(groups: list[dict[str, Any]], settings: UpdateSettings, sharded: bool) -> torch.optim.Muon:
+    kind: type[torch.optim.Muon] = Muon
     if sharded:
-        from zoo.training.sharded_muon import ShardedMuon as kind  # type: ignore[assignment]
+        from zoo.training.sharded_muon import ShardedMuon
+
+        kind = ShardedMuon
     return kind(
         groups,
         lr=settings.lr,

@@ -29,7 +29,9 @@ def empty_states(
     for (name, key), (shape, dtype) in shapes.items():
         own = parameters[name]
         like = torch.zeros_like(own, dtype=dtype, requires_grad=False)
-        states.setdefault(name, {})[key] = like if shape == own.shape else torch.zeros(shape, dtype=dtype)
+        states.setdefault(name, {})[key] = (
+            like if shape == own.shape else torch.zeros(shape, dtype=dtype, device=own.device)
+        )
     return states
 
 
@@ -41,8 +43,8 @@ def set_states(trained: nn.Module, optimizer: Optimizer, states: Mapping[str, Ma
     for part in _parts(optimizer):
         for group in part.param_groups:
             for parameter in group["params"]:
-                if names[parameter] in states:
-                    part.state[parameter] = dict(states[names[parameter]])
+                kept = states.get(names[parameter], {})
+                part.state[parameter] = {key: tensor.to(parameter.device) for key, tensor in kept.items()}
 
 
 def _states(optimizer: Optimizer) -> Iterator[tuple[nn.Parameter, dict[str, Tensor]]]:

@@ -47,7 +47,7 @@ class Ranks:
         import torch
         import torch.distributed as dist
 
-        total = torch.tensor(values, dtype=torch.float64)
+        total = torch.tensor(values, dtype=torch.float64, device="cpu")
         with self.exchange():
             dist.all_reduce(total)
         return total.tolist()

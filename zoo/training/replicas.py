@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -28,7 +28,7 @@ class Replica:
 
     def __init__(self, model: Any, ranks: Ranks) -> None:
         self.model = model  # evaluated, watched and asked for its probes, where it is whole
-        self.trained: nn.Module = model  # whose parameters the optimiser moves
+        self.trained: Any = model  # whose parameters the optimiser moves
         self.ranks = ranks
         self._called: nn.Module = model
 
@@ -74,17 +74,3 @@ class Averaged(Replica):
             contextlib.nullcontext() if last else self._called.no_sync()  # type: ignore[operator]
         )
         return waiting
-
-
-def _sharded(model: Any, ranks: Ranks) -> Replica:
-    from zoo.training.sharded import Sharded
-
-    return Sharded(model, ranks)
-
-
-PARALLEL: dict[str, Callable[[Any, Ranks], Replica]] = {"ddp": Averaged, "fsdp": _sharded}
-
-
-def make_replica(model: Any, parallel: str, ranks: Ranks) -> Replica:
-    """The model as the steps of this rank see it; a process that is alone has it as it is."""
-    return PARALLEL[parallel](model, ranks) if ranks.size > 1 else Replica(model, ranks)

@@ -12,7 +12,7 @@ import gin
 
 from zoo.errors import check_setting, nearest
 from zoo.training.optimizer import OPTIMIZERS
-from zoo.training.replicas import PARALLEL
+from zoo.training.parallel import PARALLEL
 from zoo.training.schedules import SCHEDULES, SEVERAL, check_periods
 
 MOST = 10**15  # of steps, tokens and the like: beyond it floats no longer count one by one

@@ -22,8 +22,8 @@ from zoo.system.clock import now
 from zoo.training import leak_alarm, memory_check, random_state
 from zoo.training.early_checks import Early
 from zoo.training.optimizer import make_optimizer, numbers_kept
+from zoo.training.parallel import make_replica
 from zoo.training.progress import progress
-from zoo.training.replicas import make_replica
 from zoo.training.saving import load_session, read_saved
 from zoo.training.session import Session
 from zoo.training.start import check_tokenizer
@@ -227,7 +227,12 @@ def new_session(settings: Settings, ranks: Ranks, folder: Path, data: Data, mode
 def _describe(config: Config, session: Session) -> list[str]:
     """Write down what is needed to run it again; what there is to say about it."""
     data = session.data
-    made_with = {**run_folder.identity(data), "world_size": session.ranks.size, **provenance(config.plugins), "started": now()}
+    made_with = {
+        **run_folder.identity(data),
+        "world_size": session.ranks.size,
+        **provenance(config.plugins),
+        "started": now(),
+    }
     with run_folder.writing(session.folder):
         return run_folder.describe(session.folder, config, made_with, data.tokenizer.content)
 

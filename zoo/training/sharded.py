@@ -52,7 +52,7 @@ class Sharded(Replica):
         parameters = [p for p in self.trained.parameters() if p.requires_grad and not isinstance(p, DTensor)]
         if not parameters:
             return
-        present = torch.tensor([float(p.grad is not None) for p in parameters], device=parameters[0].device)
+        present = parameters[0].new_tensor([float(p.grad is not None) for p in parameters])
         values = [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in parameters]
         total = torch.cat([*values, present])
         with self.ranks.exchange():

@@ -8,10 +8,10 @@ import torch
 from torch.distributed.tensor import DTensor
 from torch.optim._muon import _adjust_lr, _zeropower_via_newtonschulz
 
-from zoo.training.muon import Muon
+from zoo.training.undecorated import Undecorated
 
 
-class ShardedMuon(Muon):
+class ShardedMuon(Undecorated, torch.optim.Muon):
     """Every rank gathers the whole update, makes it orthogonal, and moves the rows that are its own.
 
     The momentum is kept in parts. To make the update orthogonal takes each rank as long as it takes a process alone.

@@ -52,7 +52,7 @@ def train_step(session: Session) -> None:
 
 def backward(session: Session, batches: list[tuple[Tensor, Tensor]]) -> tuple[list[Any], float]:
     """Leave the mean gradient in the parameters; return the random state before each part, and the mean loss."""
-    random_states, total, count = [], torch.zeros((), device=session.ranks.device), len(batches)
+    random_states, total, count = [], torch.zeros((), dtype=torch.float32, device=session.ranks.device), len(batches)
     shares = _shares(session, batches)
     for index, (tokens, targets) in enumerate(batches):
         random_states.append(_random_states(session.ranks.device))
