@@ -220,7 +220,7 @@ class Mamba2(Mixer):
         width = math.gcd(inner, 64) if head_width is None else head_width
         if inner % width:
             raise ZooError(f"head_width = {width} must divide the inner width, which is {inner}")
-        self.inner, self.states, self.heads, self.chunk, self.eps = inner, states, inner // width, chunk, layer.norm_eps
+        self.channels, self.states, self.heads, self.chunk, self.eps = inner, states, inner // width, chunk, layer.norm_eps
         convolution = inner + 2 * states
         self.w_in = linear(inner + convolution + self.heads, layer.width)
         self.conv = short_convolution(convolution)
@@ -232,7 +232,7 @@ class Mamba2(Mixer):
         self.w_out = self.out_matrix(nn.Parameter(linear(layer.width, inner).detach() / math.sqrt(layer.num_layers)))
 
     def mix(self, u: Tensor, state: State | None) -> Tensor:
-        inner, states = self.inner, self.states
+        inner, states = self.channels, self.states
         gate, rest, tau = F.linear(u, self.w_in).split([inner, inner + 2 * states, self.heads], dim=-1)
         x, b, c = convolved(self, rest, self.conv, state, self.b_conv).split([inner, states, states], dim=-1)
         x = x.unflatten(-1, (self.heads, -1))
@@ -241,7 +241,7 @@ class Mamba2(Mixer):
         v, log_decay = delta.unsqueeze(-1) * x, -delta * self.a_log.exp()
         y, last = scalar_decay(c.unsqueeze(2), b.unsqueeze(2), v, log_decay, self.before(state), chunk=self.chunk)
         self.keep(state, last)
-        y = torch.addcmul(y, self.d[:, None].to(y.dtype), x.to(y.dtype)).flatten(2)
+        y = torch.addcmul(y.to(x.dtype), self.d[:, None].to(x.dtype), x).flatten(2)
         return F.linear(rms_norm(y * F.silu(gate), self.gain, self.eps), self.w_out)
 
     def probes(self) -> dict[str, Tensor]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 from helpers.against_relatives import assert_equals_relative, assert_starts_as_relative
-from helpers.mixer_adapters import ADAPTERS, adapter
+from helpers.mixer_adapters import adapter
 from helpers.random_models import factory, random_model, tokens
 
+from zoo.config.load import load_config
 from zoo.errors import ZooError
 from zoo.extension import preset
+from zoo.generation.generate import state_bag
 from zoo.model.build import model
 from zoo.model.language_model import LanguageModel
+from zoo.scan import channel_decay, scalar_decay
+from zoo.state import State
 
 Settings = dict[str, object]
 FFN = {"site": "ffn"}
@@ -30,18 +34,20 @@ SETTINGS = {
     "min_gru": [both(), both(expansion=2, plain=True, **FFN), both(site="ffn", residual=False), both(**INPUT)],
     "mamba": [both(chunk=4), both(states=3, rank=2, **FFN), both(**INPUT)],
     "linear_attention": [
-        both(**CHUNK), both(norm="rms", **FFN), ({"norm": "none", "phi": "identity", "heads": 1}, {"norm": None, "phi": "identity", "heads": 1}), both(**INPUT),
+        both(**CHUNK), both(norm="rms", **FFN), both(**INPUT),
+        ({"norm": "none", "phi": "identity", "heads": 1}, {"norm": None, "phi": "identity", "heads": 1}),
     ],
     "retention": [both(**CHUNK), both(linspace=True, heads=1, key_width=2, value_width=5, **FFN), both(key_width=6, **INPUT)],
     "gla": [both(**CHUNK), both(norm="rms", conv=True, heads=1, rank=3, **FFN), both(**INPUT)],
-    "mamba2": [both(states=3, head_width=4, **CHUNK), ({}, {"states": 64}), both(states=2, head_width=8, **FFN), both(states=5, **INPUT)],
+    "mamba2": [
+        both(states=3, head_width=4, **CHUNK), ({}, {"states": 64}), both(states=2, head_width=8, **FFN), both(states=5, **INPUT),
+    ],
     "deltanet": [both(**CHUNK), both(negative=True, heads=1, **FFN), both(**INPUT)],
     "gated_deltanet": [both(**CHUNK), both(gate=False, heads=2, key_width=3, value_width=5, **FFN), both(negative=True, **INPUT)],
     "cema": [both(), both(site="ffn", modes=3), both(site="attention"), both(site="ffn", residual=False)],
 }  # fmt: skip
 # (depth, length, key heads of 4): one token, less than a chunk of 4, one more, and two chunks and three
 CASES = [(1, 1, 4), (2, 5, 2), (2, 11, 1)]
-SMALL_CHUNKS = {id: {"chunk": 4} for id in ADAPTERS if id not in ("griffin", "rg_lru", "min_gru", "cema")}
 
 
 def mixer(id: str, **settings: object):
@@ -80,3 +86,150 @@ def test_added_to_its_input_it_starts_as_the_baseline(id: str, site: str) -> Non
     other = model(50, 16, **sizes, temporal_mixing=mixer(id, site=site, residual=False))
     assert not torch.equal(logits(other), logits(built))
     assert other.layers[0].extension("temporal_mixing").starts_as is None
+
+
+# -- decoding -----------------------------------------------------------------------------------------------------------
+
+
+def kept_bytes(built: LanguageModel, length: int) -> int:
+    bag = state_bag(length)
+    with torch.no_grad():
+        built(tokens(1, length), state_bag=bag)
+    return sum(State(bag)._tensors(module).size_bytes() for module in built.modules())
+
+
+@pytest.mark.parametrize("id", SETTINGS)
+def test_the_state_does_not_grow(id: str) -> None:
+    built = random_model(depth=1, max_length=64, temporal_mixing=mixer(id, site="attention"))
+    assert kept_bytes(built, 9) == kept_bytes(built, 64) > 0
+
+
+# -- identities of the catalogue ----------------------------------------------------------------------------------------
+
+
+def test_gated_deltanet_that_forgets_nothing_is_deltanet() -> None:
+    widths = {"key_width": 8, "value_width": 8}
+    gated = random_model(temporal_mixing=mixer("gated_deltanet", gate=False, **widths))
+    plain = random_model(temporal_mixing=mixer("deltanet"))
+    with torch.no_grad():
+        for theirs, ours in zip(plain.layers, gated.layers, strict=True):
+            mine, other = ours.temporal_mixing, theirs.temporal_mixing
+            mine.a_log.fill_(-torch.inf)
+            mine.w_in.copy_(torch.cat([other.w_in, mine.w_in[other.w_in.size(0) :]]))
+            for name in ("conv", "gain", "w_out"):
+                getattr(mine, name).copy_(getattr(other, name))
+    rest = {name: value for name, value in plain.state_dict().items() if "temporal_mixing" not in name}
+    gated.load_state_dict(rest, strict=False)
+    torch.testing.assert_close(logits(gated), logits(plain), rtol=1e-10, atol=1e-10)
+
+
+def test_deltanet_that_writes_nothing_answers_nothing() -> None:
+    built = random_model(temporal_mixing=mixer("deltanet"))
+    own = built.layers[0].temporal_mixing
+    u = torch.randn(2, 7, 32, dtype=torch.float64).abs()
+    with torch.no_grad():
+        own.w_in[own.sizes[0] :] = -1e3  # W_β
+        assert not own(u, None).abs().max()
+
+
+def test_griffin_with_open_gates_is_a_bank_of_averages() -> None:
+    (block,) = random_model(depth=1, temporal_mixing=mixer("griffin")).layers
+    own = block.temporal_mixing
+    with torch.no_grad():
+        own.recurrence.w.zero_()
+        own.recurrence.b.fill_(1e3)  # r = i = 1
+    p = torch.randn(2, 6, own.conv.size(1), dtype=torch.float64)
+    a = torch.exp(-8 * torch.nn.functional.softplus(own.recurrence.lam))
+    h, rows = p[:, 0], [p[:, 0]]  # at the first token the root is 1
+    for t in range(1, 6):
+        h = a * h + (1 - a * a).sqrt() * p[:, t]
+        rows.append(h)
+    torch.testing.assert_close(own.recurrence(own, p, None), torch.stack(rows, dim=1))
+
+
+def test_one_step_of_rg_lru_is_wr_7() -> None:
+    (ours,) = random_model(depth=1, temporal_mixing=mixer("rg_lru")).layers
+    (theirs,) = random_model(depth=1, temporal_mixing=mixer("wr_7")).layers
+    mine, other = ours.temporal_mixing.recurrence, theirs.temporal_mixing
+    u = torch.randn(2, 6, 32, dtype=torch.float64)
+    with torch.no_grad():
+        mine.w.copy_(torch.cat([other.w_r.T, other.w_i.T], dim=1)[None])
+        mine.b.copy_(torch.stack([other.b_r, other.b_i]))
+        mine.lam.copy_(other.lam.expand(32))
+        one, two = ours.temporal_mixing(u, None), other(u, None)
+        torch.testing.assert_close(one[:, 0], two[:, 0])
+        assert (one - two).abs().max() > 1e-3
+        mine.lam.fill_(1e4)  # nothing is kept: no past in either
+        other.lam.fill_(1e4)
+        torch.testing.assert_close(ours.temporal_mixing(u, None), other(u, None))
+
+
+def test_min_gru_with_one_gate_is_an_average() -> None:
+    built = random_model(depth=1, temporal_mixing=mixer("min_gru", plain=True, site="ffn", residual=False))
+    own, u = built.layers[0].temporal_mixing, torch.randn(2, 6, 32, dtype=torch.float64)
+    with torch.no_grad():
+        own.w_in.copy_(torch.cat([torch.zeros(32, 32), torch.eye(32)]))  # z = ½, h̃ = u
+        h, rows = torch.zeros(2, 32, dtype=torch.float64), []
+        for t in range(6):
+            h = (h + u[:, t]) / 2
+            rows.append(h)
+        torch.testing.assert_close(own(u, None), torch.stack(rows, dim=1))
+
+
+def test_what_sums_of_products_are_called_elsewhere() -> None:
+    """wr_9's context is linear attention, wr_mean's pool is its normalised form; one decay for all channels is a scalar one."""
+    (block,) = random_model(depth=1, temporal_mixing=mixer("wr_9", values="token")).layers
+    own, u = block.temporal_mixing, torch.randn(2, 9, 32, dtype=torch.float64)
+    values = torch.nn.functional.linear(u, own.w_a)
+    q, k, v = (x.unsqueeze(2) for x in (own.mean(u, None), u, values))
+    torch.testing.assert_close(own.context(u, None), scalar_decay(q, k, v, None, chunk=4)[0].squeeze(2) / 32)
+    (block,) = random_model(depth=1, temporal_mixing=mixer("wr_mean")).layers
+    ones = torch.ones(2, 8, 1, 1, dtype=torch.float64)
+    sums, _ = scalar_decay(ones, ones, torch.cat([u[:, :-1, None], ones], dim=-1), None, chunk=4)
+    torch.testing.assert_close(block.temporal_mixing.pool(u, None)[:, 1:], (sums[..., :-1] / sums[..., -1:]).squeeze(2))
+    g = -torch.rand(2, 9, 1, dtype=torch.float64)
+    by_channel = channel_decay(q, k, v, g.unsqueeze(-1).expand_as(k), chunk=4)
+    torch.testing.assert_close(by_channel, scalar_decay(q, k, v, g, chunk=4))
+
+
+# -- hybrids and bad settings -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("id", ["griffin", "retention", "gla", "mamba2", "gated_deltanet"])
+def test_hybrids_attend_in_every_second_third_and_fourth_layer(id: str) -> None:
+    for mixers in (1, 2, 3):
+        config = load_config([f"hybrids/{id}_{mixers}_1", "sizes/tiny"], ["model.depth=4"])
+        built = config.build("model", vocab_size=50, max_length=16)
+        attends = [block.attention is not None for block in built.layers]
+        assert attends == [(i + 1) % (mixers + 1) == 0 for i in range(4)]
+        whole = logits(built)
+        bag, rows = state_bag(9), []
+        with torch.no_grad():
+            for part in tokens(2, 9).split([4, 1, 4], dim=1):
+                rows.append(built(part, state_bag=bag))
+                bag.increment_step_nr(part.size(1))
+        torch.testing.assert_close(torch.cat(rows, dim=1), whole, rtol=1e-4, atol=1e-4)
+
+
+BAD = [
+    ("griffin", {"width": 10, "blocks": 4}, "width = 10 must be a multiple"),
+    ("griffin", {"blocks": 0}, "blocks = 0 must be at least 1"),
+    ("rg_lru", {"blocks": 5}, "blocks = 5 must divide"),
+    ("min_gru", {"expansion": 0}, "expansion = 0"),
+    ("mamba", {"states": 0}, "states = 0"),
+    ("mamba2", {"head_width": 7}, "head_width = 7 must divide"),
+    ("linear_attention", {"heads": 33}, "heads = 33 must be from 1 to"),
+    ("retention", {"key_width": 3}, "a key width of 3 is odd"),
+    ("retention", {"chunk": 0}, "chunk = 0"),
+    ("gla", {"heads": 20}, "heads = 20 must be at most half"),
+    ("gla", {"rank": 0}, "rank = 0"),
+    ("deltanet", {"heads": 0}, "heads = 0"),
+    ("gated_deltanet", {"value_width": 0}, "value_width = 0"),
+    ("cema", {"modes": 0}, "modes = 0"),
+]
+
+
+@pytest.mark.parametrize("id, settings, message", BAD)
+def test_bad_settings_are_refused(id: str, settings: Settings, message: str) -> None:
+    with pytest.raises(ZooError, match=message):
+        random_model(temporal_mixing=mixer(id, **settings))
