@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -35,19 +36,20 @@ class _SoftmaxSum(torch.autograd.Function):
         d_logits = shares * (along - (shares * along).sum(dim=0))
         of_w = d_logits * scales  # d t = share · grad + of_w · w + of_t · t
         of_t = of_w * logits * scales / -w.numel()
-        d_w = torch.stack([t.flatten(0, -2).T.to(of_w.dtype) @ a.flatten() for t, a in zip(tensors, of_w, strict=True)])
+        rows = [a.flatten()[None] @ t.flatten(0, -2).to(a.dtype) for t, a in zip(tensors, of_w, strict=True)]
+        d_w = torch.cat(rows).sum(dim=0)
         wide = w.to(of_w.dtype)
         d_tensors = (
             (grad * share).addcmul_(a, wide).addcmul_(t, b).to(t.dtype) if need else None
             for t, share, a, b, need in zip(tensors, shares, of_w, of_t, ctx.needs_input_grad[2:], strict=True)
         )
-        return d_w.sum(dim=0).to(w.dtype), None, *d_tensors
+        return d_w.to(w.dtype), None, *d_tensors
 
 
 def _logits(w: Tensor, eps: float, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """One over the root mean square of every row, and t̂·w: (n, …, 1) both."""
     scales = torch.stack([inverse_rms(t, eps) for t in tensors])
-    return scales, torch.stack([(t @ w).unsqueeze(-1) for t in tensors]) * scales
+    return scales, torch.stack([F.linear(t, w[None]) for t in tensors]) * scales
 
 
 def softmax_sum(w: Tensor, tensors: Sequence[Tensor], eps: float) -> tuple[Tensor, Tensor]:
