@@ -16,7 +16,7 @@ from zoo.errors import ZooError
 from zoo.extension import ATTENTION, AttentionInputs, Layer, Residual, Site, hint, preset
 from zoo.functional import normed_product
 from zoo.history import History
-from zoo.sums import weighted_sum
+from zoo.sums import softmax_sum, weighted_sum
 
 
 class Grn(nn.Module):
@@ -135,10 +135,9 @@ class AttentionResidual(Residual):
     def mean(self, name: str, sources: tuple[Tensor, ...]) -> Tensor:
         if len(sources) == 1:
             return sources[0]
-        w = self.w[name][:, None]
-        share = torch.softmax(torch.stack([normed_product(s, w, self.eps) for s in sources]), dim=0)
+        mean, share = softmax_sum(self.w[name], sources, self.eps)
         self.watch(f"share_{name}", share.flatten(1).mT, each=True)
-        return weighted_sum(share, sources)
+        return mean
 
     def read(self, site: Site, stream: Tensor, history: History) -> Tensor:
         sources = self.below(history)

@@ -10,6 +10,7 @@ H is (B, T, n, width of a stream); s is what the sublayer answers. What a write 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -27,12 +28,27 @@ def _chosen(layer: Layer, site: Site, n: int) -> int:
     return (2 * layer.index + (1 if site == ATTENTION else 2)) % n
 
 
-class Tables(nn.Module):
+class MadeOfStream(nn.Module):
+    """What a sublayer's read and write need of a stream, made once for both where they are given the same one."""
+
+    kept: tuple[Tensor, Tensor] | None = None  # between read and write: the stream, and what was made of it
+
+    def made(self, stream: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def for_read(self, stream: Tensor) -> Tensor:
+        self.kept = stream, self.made(stream)
+        return self.kept[1]
+
+    def for_write(self, stream: Tensor) -> Tensor:
+        kept, self.kept = self.kept, None
+        return kept[1] if kept is not None and kept[0] is stream else self.made(stream)
+
+
+class Tables(MadeOfStream):
     """A_m (n, columns), A_r (n, n) and B (n) of one sublayer; `dynamic` adds s · tanh(N(H) W) to each, W from 0.
 
-    N is a LayerNorm over a stream, without gain and bias unless `affine`. Products come first and are scaled after:
-    N(H) W = (H − mean) W / std, and (H − mean) W = H (W − mean of its columns), so that no normed streams are kept;
-    the mean is one column more of the product, and the variance is the mean square without the mean's square.
+    N is a LayerNorm over a stream, without gain and bias unless `affine`. One product with all W serves read and write.
     """
 
     def __init__(self, layer: Layer, width: int, reads: Tensor, dynamic: bool, affine: bool) -> None:
@@ -50,28 +66,25 @@ class Tables(nn.Module):
         self.gain = hint(nn.Parameter(torch.ones(width))) if dynamic and affine else None
         self.bias = hint(nn.Parameter(torch.zeros(width))) if dynamic and affine else None
 
-    def moved(self, streams: Tensor, w: Tensor) -> Tensor:
-        """tanh(N(H) W): (B, T, n, columns)."""
-        scaled = w if self.gain is None else self.gain[:, None] * w
-        mean = streams.new_full((streams.size(-1), 1), 1 / streams.size(-1))
-        made, mean = (streams @ torch.cat([scaled - scaled.mean(dim=0), mean], dim=1)).split([w.size(1), 1], dim=-1)
-        dtype = torch.promote_types(streams.dtype, torch.float32)
-        squares = torch.linalg.vector_norm(streams, dim=-1, keepdim=True, dtype=dtype).square() / streams.size(-1)
-        made = made * torch.rsqrt((squares - mean.square()).clamp(min=0) + self.eps).to(made.dtype)
+    def made(self, stream: Tensor) -> Tensor:
+        """tanh(N(H) [W_m, W_r, w_b]): (B, T, n, columns + n + 1)."""
+        streams = stream.view(*stream.shape[:2], self.b.numel(), -1)
+        w = torch.cat([self.w_read, self.w_write], dim=1)
+        made = normed_product(streams, w if self.gain is None else self.gain[:, None] * w, self.eps, centred=True)
         return torch.tanh(made if self.bias is None else made + self.bias @ w)
 
-    def of_read(self, streams: Tensor) -> Tensor:
+    def of_read(self, stream: Tensor) -> Tensor:
         """A_m, (n, columns) or (B, T, n, columns)."""
         if not self.dynamic:
             return self.a_m
-        return self.a_m + self.s_alpha * self.moved(streams, self.w_read)
+        return self.a_m + self.s_alpha * self.for_read(stream)[..., : self.a_m.size(1)]
 
-    def of_write(self, streams: Tensor) -> tuple[Tensor, Tensor]:
+    def of_write(self, stream: Tensor) -> tuple[Tensor, Tensor]:
         """A_r (…, n, n) and B (…, n, 1)."""
         b = self.b[:, None]
         if not self.dynamic:
             return self.a_r, b
-        for_mix, for_branch = self.moved(streams, self.w_write).split([self.b.numel(), 1], dim=-1)
+        for_mix, for_branch = self.for_write(stream)[..., self.a_m.size(1) :].split([b.numel(), 1], dim=-1)
         return self.a_r + self.s_alpha * for_mix, b + self.s_beta * for_branch
 
 
@@ -107,11 +120,16 @@ class HyperConnections(Residual):
         return stream.mean(dim=2)
 
     def read(self, site: Site, stream: Tensor, history: History) -> Tensor:
-        return (self.tables[site].of_read(stream).mT @ stream).flatten(2)
+        return (self.tables[site].of_read(stream).mT @ self.apart(stream)).flatten(2)
 
     def write(self, site: Site, stream: Tensor, branch: Tensor, history: History) -> Tensor:
         a_r, b = self.tables[site].of_write(stream)
-        return torch.addcmul(a_r.mT @ stream, b, self.given(branch))
+        mixed = (a_r.mT @ self.apart(stream)).to(stream.dtype)
+        return mixed.addcmul_(b, self.given(branch)).view(stream.shape)
+
+    def apart(self, stream: Tensor) -> Tensor:
+        """H of a stream, (B, T, n, width)."""
+        return stream
 
     def given(self, branch: Tensor) -> Tensor:
         """What the streams are given of a branch: all of it."""
@@ -155,14 +173,11 @@ class FracConnections(HyperConnections):
     def close(self, stream: Tensor) -> Tensor:
         return stream
 
+    def apart(self, stream: Tensor) -> Tensor:
+        return stream.unflatten(-1, (self.n, -1))
+
     def given(self, branch: Tensor) -> Tensor:
-        return branch.unflatten(-1, (self.n, -1))
-
-    def read(self, site: Site, stream: Tensor, history: History) -> Tensor:
-        return super().read(site, self.given(stream), history)
-
-    def write(self, site: Site, stream: Tensor, branch: Tensor, history: History) -> Tensor:
-        return super().write(site, self.given(stream), branch, history).flatten(2)
+        return self.apart(branch)
 
 
 frac_static = preset(
@@ -171,14 +186,15 @@ frac_static = preset(
 frac_dynamic = preset(FracConnections, "hc_dynamic over the n parts of x", starts_as="baseline", dynamic=True)
 
 
-def _sinkhorn(r: Tensor, iterations: int) -> Tensor:
-    """Softmax over j of r (i, j, B, T), divided by the sums over i, then in turn by those over j and i."""
+def _sinkhorn(r: Tensor, iterations: int) -> Iterator[tuple[Tensor, Tensor, int]]:
+    """Softmax over j of r (i, j, B, T), divided by the sums over i, then in turn by those over j and i: every quotient,
+    with the sums that it was divided by and their dimension."""
     mix = torch.softmax(r, dim=1)
-    mix = mix / mix.sum(dim=0, keepdim=True)
-    for _ in range(iterations - 1):
-        mix = mix / mix.sum(dim=1, keepdim=True)
-        mix = mix / mix.sum(dim=0, keepdim=True)
-    return mix
+    for step in range(2 * iterations - 1):
+        dim = step % 2
+        sums = mix.sum(dim=dim, keepdim=True)
+        mix = mix / sums
+        yield mix, sums, dim
 
 
 class _Sinkhorn(torch.autograd.Function):
@@ -188,22 +204,27 @@ class _Sinkhorn(torch.autograd.Function):
     def forward(ctx: Any, r: Tensor, iterations: int) -> Tensor:
         ctx.save_for_backward(r)
         ctx.iterations = iterations
-        return _sinkhorn(r, iterations)
+        return _last(_sinkhorn(r, iterations))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (r,) = ctx.saved_tensors
-        with torch.enable_grad():
-            r = r.detach().requires_grad_()
-            (d_r,) = torch.autograd.grad(_sinkhorn(r, ctx.iterations), r, grad)
-        return d_r, None
+        for mix, sums, dim in reversed(list(_sinkhorn(r, ctx.iterations))):
+            grad = (grad - (grad * mix).sum(dim=dim, keepdim=True)) / sums
+        soft = torch.softmax(r, dim=1)
+        return soft * (grad - (grad * soft).sum(dim=1, keepdim=True)), None
+
+
+def _last(steps: Iterator[tuple[Tensor, Tensor, int]]) -> Tensor:
+    *_, (mix, _, _) = steps
+    return mix
 
 
 def doubly_stochastic(r: Tensor, iterations: int) -> Tensor:
     """M (B, T, i, j) of R (B, T, i, j), whose columns sum to 1 and whose rows nearly do; in at least float32."""
     r = r.permute(2, 3, 0, 1).to(torch.promote_types(r.dtype, torch.float32)).contiguous()
-    mix = _sinkhorn(r, iterations) if torch.compiler.is_compiling() else _Sinkhorn.apply(r, iterations)
+    mix = _last(_sinkhorn(r, iterations)) if torch.compiler.is_compiling() else _Sinkhorn.apply(r, iterations)
     return mix.permute(2, 3, 0, 1).contiguous()  # as it is, every small matrix would be copied by itself
 
 
@@ -211,7 +232,7 @@ def _logit(share: float) -> float:
     return math.log(share / (1 - share))
 
 
-class Maps(nn.Module):
+class Maps(MadeOfStream):
     """p, o and R of one sublayer: α ⊙ (u φ) + b, u = vec(H) / rms(vec(H)); φ from 0, α from 0.01.
 
     b starts so that the sublayer reads 0.7 of stream k mod n and as much as that leaves of each other one, and writes 1 to all:
@@ -232,19 +253,22 @@ class Maps(nn.Module):
         self.b_write = hint(nn.Parameter(torch.cat([torch.zeros(n), apart.flatten()])))
         self.alpha = hint(nn.Parameter(torch.full((3,), 0.01)))  # of p, o and R
 
-    def of_read(self, streams: Tensor) -> Tensor:
-        """p (B, T, n)."""
-        return self.alpha[0] * normed_product(streams.flatten(2), self.phi_read, self.eps) + self.b_read
-
-    def of_write(self, streams: Tensor) -> tuple[Tensor, Tensor]:
-        """o (B, T, n) and R (B, T, n, n)."""
+    def made(self, stream: Tensor) -> Tensor:
+        """α ⊙ (u φ) + b: p, o and R side by side, (B, T, n + n + n²)."""
         n = self.n
-        scale = self.alpha[1:].repeat_interleave(
-            torch.tensor([n, n * n], device=self.alpha.device, dtype=torch.int64), output_size=n + n * n
-        )
-        made = scale * normed_product(streams.flatten(2), self.phi_write, self.eps) + self.b_write
-        o, r = made.split([n, n * n], dim=-1)
-        return o, r.unflatten(-1, (n, n))
+        phi, b = torch.cat([self.phi_read, self.phi_write], dim=1), torch.cat([self.b_read, self.b_write])
+        times = torch.tensor([n, n, n * n], device=b.device, dtype=torch.int64)
+        alpha = self.alpha.repeat_interleave(times, output_size=2 * n + n * n)
+        return normed_product(stream.flatten(2), phi, self.eps) * alpha + b
+
+    def of_read(self, stream: Tensor) -> Tensor:
+        """p (B, T, n)."""
+        return self.for_read(stream)[..., : self.n]
+
+    def of_write(self, stream: Tensor) -> tuple[Tensor, Tensor]:
+        """o (B, T, n) and R (B, T, n, n)."""
+        o, r = self.for_write(stream)[..., self.n :].split([self.n, self.n**2], dim=-1)
+        return o, r.unflatten(-1, (self.n, self.n))
 
 
 class ManifoldHyperConnections(Residual):
@@ -290,7 +314,7 @@ class ManifoldHyperConnections(Residual):
     def write(self, site: Site, stream: Tensor, branch: Tensor, history: History) -> Tensor:
         o, r = self.maps[site].of_write(stream)
         mix = doubly_stochastic(r, self.iterations).to(stream.dtype)
-        return torch.addcmul(mix.mT @ stream, 2 * torch.sigmoid(o).unsqueeze(-1), branch.unsqueeze(2))
+        return (mix.mT @ stream).to(stream.dtype).addcmul_(2 * torch.sigmoid(o).unsqueeze(-1), branch.unsqueeze(2))
 
     def probes(self) -> dict[str, Tensor]:
         return {f"alpha_{site}": maps.alpha for site, maps in self.maps.items()}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
 from helpers.random_tensors import randn
 from torch.autograd import gradcheck
 
-from zoo.kernels.norm import rms_norm
+from zoo.kernels.norm import normed_product, rms_norm
 
 
 def test_rms_norm() -> None:
@@ -16,3 +17,24 @@ def test_rms_norm() -> None:
         torch.testing.assert_close(rms_norm(x, g, 1e-5), F.rms_norm(x, (8,), g, 1e-5))
     assert gradcheck(lambda x, g: rms_norm(x, g, 1e-5), (x, gain))
     assert gradcheck(lambda x: rms_norm(x, None, 1e-5), (x,))
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("centred", [False, True])
+def test_normed_product(centred: bool, columns: int) -> None:
+    x, matrix = randn(2, 3, 8), randn(8, columns)
+    normed = F.layer_norm(x, (8,), eps=1e-5) if centred else F.rms_norm(x, (8,), eps=1e-5)
+    torch.testing.assert_close(normed_product(x, matrix, 1e-5, centred=centred), normed @ matrix)
+    assert gradcheck(lambda x, m: normed_product(x, m, 1e-5, centred=centred), (x, matrix))
+
+
+def test_normed_product_of_another_type() -> None:
+    x, matrix = randn(2, 3, 8).float().detach(), randn(8, 3).float().detach()
+    expected = F.rms_norm(x, (8,), eps=1e-5) @ matrix
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        answer = normed_product(x.requires_grad_(), matrix, 1e-5)
+    answer.sum().backward()
+    assert answer.dtype == x.grad.dtype == torch.float32
+    torch.testing.assert_close(answer, expected, rtol=0.05, atol=0.05)
+    narrow = normed_product(x.bfloat16(), matrix.bfloat16(), 1e-5)
+    assert narrow.dtype == torch.bfloat16

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -65,8 +66,57 @@ def rms_norm(x: Tensor, gain: Tensor | None, eps: float) -> Tensor:
     return _RMSNorm.apply(x, gain, eps)
 
 
-def normed_product(x: Tensor, matrix: Tensor, eps: float) -> Tensor:
-    """rms_norm(x) @ matrix for a thin matrix: the product is scaled instead of x, so no normed x is kept."""
+class _NormedProduct(torch.autograd.Function):
+    """Saves x, the matrix, one number per row and the product. A thin matrix is multiplied as rows: several times faster."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, matrix: Tensor, eps: float, centred: bool) -> Tensor:
+        rows, mean, scale = _thin(x, matrix, eps, centred)
+        made = F.linear(x, rows).to(scale.dtype).mul_(scale).to(x.dtype)
+        ctx.centred = centred
+        ctx.save_for_backward(x, rows, mean, scale, made)
+        return made
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        x, rows, mean, scale, made = ctx.saved_tensors
+        along = (grad * made).sum(dim=-1, keepdim=True).to(scale.dtype).mul_(scale.square()).div_(-x.size(-1))
+        grad = (grad * scale).to(x.dtype)
+        d_matrix = None
+        if ctx.needs_input_grad[1]:
+            d_rows = grad.flatten(0, -2).T @ x.flatten(0, -2)
+            d_matrix = (d_rows - d_rows.mean(dim=-1, keepdim=True) if ctx.centred else d_rows).T
+        if not ctx.needs_input_grad[0]:
+            return None, d_matrix, None, None
+        d_x = (grad @ rows.to(grad.dtype)).addcmul_(x, along.to(x.dtype))
+        return (
+            d_x if mean is None else d_x.addcmul_(mean.to(x.dtype), along.to(x.dtype), value=-1),
+            d_matrix,
+            None,
+            None,
+        )
+
+
+def _thin(x: Tensor, matrix: Tensor, eps: float, centred: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+    """The matrix as rows, the mean of each row of x if that is taken out of it, and one over its root mean square then."""
+    rows = matrix.T.contiguous()
+    if not centred:
+        return rows, None, inverse_rms(x, eps)
+    # (x − mean) W is x times W without the mean of its columns: no centred x is made.
     dtype = torch.promote_types(x.dtype, torch.float32)
-    mean = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=dtype).square() / x.size(-1)
-    return (x @ matrix) * (mean + eps).rsqrt().to(x.dtype)
+    mean = x.mean(dim=-1, keepdim=True, dtype=dtype)
+    squares = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=dtype).square() / x.size(-1)
+    scale = (squares - mean.square()).clamp(min=0).add(eps).rsqrt()
+    return rows - rows.mean(dim=-1, keepdim=True), mean, scale
+
+
+def normed_product(x: Tensor, matrix: Tensor, eps: float, *, centred: bool = False) -> Tensor:
+    """rms_norm(x) @ matrix for a thin matrix: the product is scaled instead of x, so no normed x is kept.
+
+    `centred`: of x without its mean, a LayerNorm.
+    """
+    if torch.compiler.is_compiling():
+        rows, _, scale = _thin(x, matrix, eps, centred)
+        return (F.linear(x, rows) * scale).to(x.dtype)
+    return _NormedProduct.apply(x, matrix, eps, centred)

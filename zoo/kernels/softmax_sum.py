@@ -1,0 +1,60 @@
+"""A mean of tensors whose weights one query gives, Σ_i softmax_i(t̂_i·w) t_i, that saves no products."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from zoo.kernels.norm import inverse_rms
+
+
+class _SoftmaxSum(torch.autograd.Function):
+    """Saves the tensors as they are, and three numbers per row of each."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor, eps: float, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+        scales, logits = _logits(w, eps, tensors)
+        shares = torch.softmax(logits, dim=0)
+        ctx.save_for_backward(w, scales, logits, shares, *tensors)
+        ctx.mark_non_differentiable(shares)
+        total = (tensors[0] * shares[0]).to(functools.reduce(torch.promote_types, [t.dtype for t in tensors]))
+        for share, tensor in zip(shares[1:].unbind(), tensors[1:], strict=True):
+            total.addcmul_(tensor, share)
+        return total, shares
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        w, scales, logits, shares, *tensors = ctx.saved_tensors
+        along = torch.stack([(grad * t).sum(dim=-1, keepdim=True) for t in tensors]).to(shares.dtype)
+        d_logits = shares * (along - (shares * along).sum(dim=0))
+        of_w = d_logits * scales  # d t = share · grad + of_w · w + of_t · t
+        of_t = of_w * logits * scales / -w.numel()
+        rows = [a.flatten()[None] @ t.flatten(0, -2).to(a.dtype) for t, a in zip(tensors, of_w, strict=True)]
+        d_w = torch.cat(rows).sum(dim=0)
+        wide = w.to(of_w.dtype)
+        d_tensors = (
+            (grad * share).addcmul_(a, wide).addcmul_(t, b).to(t.dtype) if need else None
+            for t, share, a, b, need in zip(tensors, shares, of_w, of_t, ctx.needs_input_grad[2:], strict=True)
+        )
+        return d_w.to(w.dtype), None, *d_tensors
+
+
+def _logits(w: Tensor, eps: float, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """One over the root mean square of every row, and t̂·w: (n, …, 1) both."""
+    scales = torch.stack([inverse_rms(t, eps) for t in tensors])
+    return scales, torch.stack([F.linear(t, w[None]) for t in tensors]) * scales
+
+
+def softmax_sum(w: Tensor, tensors: Sequence[Tensor], eps: float) -> tuple[Tensor, Tensor]:
+    """Σ_i softmax_i(t̂_i·w) t_i of n tensors (…, D), t̂ normed by its root mean square; and the weights (n, …, 1), to look at."""
+    if torch.compiler.is_compiling():
+        shares = torch.softmax(_logits(w, eps, tensors)[1], dim=0)
+        return (shares * torch.stack(list(tensors))).sum(dim=0).to(tensors[0].dtype), shares.detach()
+    return _SoftmaxSum.apply(w, eps, *tensors)
