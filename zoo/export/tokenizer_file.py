@@ -10,7 +10,7 @@ from zoo.data.sentencepiece_model import SentencePiece
 from zoo.data.tiktoken_model import Tiktoken
 from zoo.data.token_interface import PROBE, Tokenizer
 from zoo.data.tokenizer_json import TokenizerJson
-from zoo.errors import DataError
+from zoo.errors import DataError, ZooError
 from zoo.export.byte_pairs import of_bytes, of_tiktoken
 from zoo.export.sentence_pieces import of_sentencepiece
 
@@ -35,13 +35,14 @@ def tokenizer_files(tokenizer: Tokenizer, length: int) -> dict[str, str]:
         "post_processor": _begins_with(end, tokenizer.eos),
     }
     text = json.dumps(about, ensure_ascii=False)
-    _check(tokenizer, text)
+    _check(tokenizer, text, end)
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": end,
         "eos_token": end,
         "pad_token": end,
         "model_max_length": length,
+        "model_input_names": ["input_ids", "attention_mask"],
         "padding_side": "right",
         "split_special_tokens": True,  # in a text, the name of such a token is plain text
         "clean_up_tokenization_spaces": False,
@@ -88,15 +89,19 @@ def _begins_with(end: str, i: int) -> dict[str, Any]:
     }
 
 
-def _check(tokenizer: Tokenizer, text: str) -> None:
+def _check(tokenizer: Tokenizer, text: str, end: str) -> None:
     """Refuse a tokenizer.json that gives other tokens."""
-    import tokenizers
-
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise ZooError("a tokenizer.json needs the package tokenizers: pip install 'transformer-zoo[hf]'") from error
     try:
         there = tokenizers.Tokenizer.from_str(text)
     except Exception as error:  # the package knows no other kind
         raise DataError(f"the tokenizer cannot be written as a tokenizer.json: {error}") from error
     there.encode_special_tokens = True
+    if there.token_to_id(end) != tokenizer.eos:
+        raise DataError(f"as a tokenizer.json, the tokenizer would have another number for {end}")
     for sample in _samples(tokenizer):
         if there.encode(sample, add_special_tokens=False).ids != tokenizer.encode([sample])[0].tolist():
             raise DataError(f"as a tokenizer.json, the tokenizer would give other tokens, such as for {sample[:60]!r}")
