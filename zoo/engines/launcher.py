@@ -224,21 +224,19 @@ class EngineLauncher:
 
     def _stop_all(self) -> None:
         """Ask every attempt to save and stop, wait for that, and end what is left."""
-        killed: set[str] = set()
+        states = self._states()
         for name, followed in list(self._followed.items()):
-            if name in self._waiting or (not followed.beat and not followed.attempt.handle):
+            handle = followed.attempt.handle
+            if handle:
+                followed.board.write(StopRequest(followed.attempt.number))
+            if not followed.beat or states.get(handle) == "waiting":  # it is in the engine's queue, or in none yet
+                self._engine.kill(handle) if handle else None
                 del self._followed[name]
-                continue
-            followed.board.write(StopRequest(followed.attempt.number))
-            if not followed.beat:
-                self._engine.kill(followed.attempt.handle)  # it waits in the engine's queue
-                killed.add(followed.attempt.handle)
         until = time.monotonic() + self._patience.grace
         while self._followed and time.monotonic() < until:
             states = self._states()
             for name, followed in list(self._followed.items()):
-                handle = followed.attempt.handle
-                if handle in killed or self._reason(followed, states.get(handle, "running")) is not None:
+                if self._reason(followed, states.get(followed.attempt.handle, "running")) is not None:
                     del self._followed[name]
             time.sleep(self._patience.look)
         for followed in self._followed.values():
