@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,22 @@ def test_stopping_lets_runs_save_and_the_next_bench_goes_on(store: Path) -> None
     assert ending.failure is None and [start.number for start in second.starts] == [2]
     first, later = beginnings(store, "one")
     assert first == "from step 0" and later != first
+
+
+@pytest.mark.parametrize(("gpus", "accelerated", "seen"), [(False, True, ""), (True, False, ""), (True, True, "5")])
+def test_a_task_sees_a_gpu_only_where_the_engine_gives_one(
+    gpus: bool, accelerated: bool, seen: str, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")  # as an engine sets it on the machine
+    (store.parent / "code" / "gpu_task.py").write_text(
+        "import os, sys; print(repr(os.environ['CUDA_VISIBLE_DEVICES']), file=sys.stderr)"
+    )
+    task = replace(counting(store, "one"), module="gpu_task", accelerated=accelerated)
+    launcher = engine_launcher(PretendEngine(str(store)), store, [], gpus=gpus)
+    launcher.submit(task)
+    assert [ending.failure for ending in endings(launcher, 1)] == [None]
+    launcher.stop()
+    assert (store / Board(FolderPlace(store), task_name(task)).log(1)).read_text() == f"{seen!r}\n"
 
 
 def test_what_waits_in_a_queue_is_taken_out_of_it_at_once(store: Path) -> None:

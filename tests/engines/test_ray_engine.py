@@ -38,7 +38,7 @@ def test_as_many_runs_as_the_nodes_have_room_for(
 ) -> None:
     engine = RayEngine(FolderPlace(tmp_path), resources)
     engine.check()
-    assert engine.capacity == capacity
+    assert engine.capacity == capacity and engine.has_idle_gpus == (resources.gpus == 0)
 
 
 @pytest.mark.parametrize("resources", [Resources(17), Resources(1, 5), Resources(1, 0, (("tpu", 1.0),))])

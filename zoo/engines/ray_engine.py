@@ -60,6 +60,11 @@ class RayEngine:
         """How many runs the nodes have room for, each as a whole on one node."""
         return max(1, sum(_fits(node, self._needed) for node in _nodes().values()))
 
+    @property
+    def has_idle_gpus(self) -> bool:
+        """Whether there are GPUs, and runs are given none."""
+        return not self._resources.gpus and any(node.get("GPU") for node in _nodes().values())
+
     def start(self, starts: Sequence[Start]) -> list[str]:
         return [self._start(each) for each in starts]
 
