@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import math
 import time
@@ -11,7 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoo.runs import checkpoint
 from zoo.runs.metrics import Records
+from zoo.training import random_state
 from zoo.training.progress_lines import Quiet
 from zoo.training.schedules import Period, periods
 from zoo.training.signals import Stop
