@@ -61,6 +61,13 @@ def test_an_address_where_nothing_answers() -> None:
         _check_answers("127.0.0.1:99999999")
 
 
+def test_a_cluster_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = RayEngine(FolderPlace(tmp_path), Resources())
+    monkeypatch.setattr(engine, "_is_gone", lambda ray, handle: (_ for _ in ()).throw(ConnectionError("no GCS")))
+    with pytest.raises(ZooError, match=r"the Ray cluster is gone \(no GCS\): the same command goes on"):
+        engine.states(["one"])
+
+
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ZooError, match=r"pip install 'transformer-zoo\[ray\]'"):
