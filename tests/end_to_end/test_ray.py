@@ -33,8 +33,15 @@ def cluster() -> Iterator[Any]:
 
 def started(settings: list[str], store: Path, address: str, *flags: str, steps: int = 1500) -> subprocess.Popen[str]:
     """A bench of one arm that takes a while."""
-    changed = [each for each in settings if not each.startswith(("train.steps", "train.save_every"))]
-    changed += [f"train.steps = {steps}", "train.save_every = 20", "suite.baselines = ()"]
+    changed = [
+        each for each in settings if not each.startswith(("train.steps", "train.save_every", "train.validate_every"))
+    ]
+    changed += [
+        f"train.steps = {steps}",
+        "train.save_every = 20",
+        "train.validate_every = 1000",
+        "suite.baselines = ()",
+    ]
     words = ["--gin", "v1_m3", "--seeds", "1", "--store", str(store), "--on", "ray", "--address", address, *flags]
     return subprocess.Popen(
         [sys.executable, "-m", "zoo.cli.bench", *words, "--set", *changed],

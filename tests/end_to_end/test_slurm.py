@@ -22,8 +22,10 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 def command(settings: list[str], store: Path, *flags: str) -> list[str]:
-    longer = [*settings, "train.steps = 300", "train.save_every = 10", "suite.control_seeds = 2"]
-    longer = [each for each in longer if each not in ("train.steps = 4", "train.save_every = 4")]
+    longer = [
+        each for each in settings if not each.startswith(("train.steps", "train.save_every", "train.validate_every"))
+    ]
+    longer += ["train.steps = 500", "train.save_every = 10", "train.validate_every = 250", "suite.control_seeds = 2"]
     bench = [sys.executable, "-m", "zoo.cli.bench", "--gin", "v1_m3", "--seeds", "2", "--store", str(store)]
     return [*bench, *flags, "--set", *longer]
 

@@ -6,13 +6,14 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from helpers.pretend_engine import QUICK, PretendEngine, engine_launcher
 
 from zoo.bench.launch import Ending, Task
-from zoo.engines.board import Attempt, Beat, Board, End
+from zoo.engines.board import Attempt, Beat, Board, End, StopRequest
 from zoo.engines.launcher import IN_VAIN, EngineLauncher, ended, task_name
 from zoo.engines.places import FolderPlace
 
@@ -193,6 +194,43 @@ def test_stopping_lets_runs_save_and_the_next_bench_goes_on(store: Path) -> None
     assert ending.failure is None and [start.number for start in second.starts] == [2]
     first, later = beginnings(store, "one")
     assert first == "from step 0" and later != first
+
+
+@pytest.mark.parametrize(("gpus", "accelerated", "seen"), [(False, True, ""), (True, False, ""), (True, True, "5")])
+def test_a_task_sees_a_gpu_only_where_the_engine_gives_one(
+    gpus: bool, accelerated: bool, seen: str, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")  # as an engine sets it on the machine
+    (store.parent / "code" / "gpu_task.py").write_text(
+        "import os, sys; print(repr(os.environ['CUDA_VISIBLE_DEVICES']), file=sys.stderr)"
+    )
+    task = replace(counting(store, "one"), module="gpu_task", accelerated=accelerated)
+    launcher = engine_launcher(PretendEngine(str(store)), store, [], gpus=gpus)
+    launcher.submit(task)
+    assert [ending.failure for ending in endings(launcher, 1)] == [None]
+    launcher.stop()
+    assert (store / Board(FolderPlace(store), task_name(task)).log(1)).read_text() == f"{seen!r}\n"
+
+
+def test_what_waits_in_a_queue_is_taken_out_of_it_at_once(store: Path) -> None:
+    """Also what had begun before, as a job that was preempted."""
+    tasks = [counting(store, "one"), counting(store, "two")]
+    names = [task_name(task) for task in tasks]
+    engine = PretendEngine(str(store), lost=[(name, 1) for name in names])
+    killed: list[str] = []
+    engine.states = lambda handles: dict.fromkeys(handles, "waiting")  # type: ignore[method-assign]
+    engine.kill = killed.append  # type: ignore[method-assign]
+    launcher = engine_launcher(engine, store, [])
+    for task in tasks:
+        launcher.submit(task)
+    launcher.wait(0.1)
+    Board(FolderPlace(store), names[1]).write(Beat(1, 5, "host", 10, 10))
+    time.sleep(QUICK.lost)
+    assert launcher.wait(0.2) == []  # silence is no loss there
+    began = time.monotonic()
+    launcher.stop()
+    assert sorted(killed) == sorted(f"{name}-1" for name in names) and time.monotonic() - began < 5
+    assert Board(FolderPlace(store), names[0]).read(StopRequest) == StopRequest(1)
 
 
 def test_a_bench_that_leaves_its_runs_is_followed_by_one_that_finds_them(store: Path) -> None:

@@ -38,7 +38,7 @@ def test_as_many_runs_as_the_nodes_have_room_for(
 ) -> None:
     engine = RayEngine(FolderPlace(tmp_path), resources)
     engine.check()
-    assert engine.capacity == capacity
+    assert engine.capacity == capacity and engine.has_idle_gpus == (resources.gpus == 0)
 
 
 @pytest.mark.parametrize("resources", [Resources(17), Resources(1, 5), Resources(1, 0, (("tpu", 1.0),))])
@@ -59,6 +59,13 @@ def test_an_address_where_nothing_answers() -> None:
             _check_answers(address)
     with pytest.raises(ZooError, match="no Ray answers"):
         _check_answers("127.0.0.1:99999999")
+
+
+def test_a_cluster_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = RayEngine(FolderPlace(tmp_path), Resources())
+    monkeypatch.setattr(engine, "_is_gone", lambda ray, handle: (_ for _ in ()).throw(ConnectionError("no GCS")))
+    with pytest.raises(ZooError, match=r"the Ray cluster is gone \(no GCS\): the same command goes on"):
+        engine.states(["one"])
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,6 +125,14 @@ def test_what_squeue_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert queue.states(["5_1", "5_0"]) == {"5_1": "running", "5_0": "gone"}
 
 
+def test_a_job_that_is_newer_than_the_last_look_is_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm, "command", lambda *words: "5 RUNNING\n")
+    monkeypatch.setattr(slurm, "LOOK", 3600.0)
+    queue = SlurmQueue()
+    assert queue.states(["5", "4"]) == {"5": "running", "4": "gone"}
+    assert queue.states(["5", "6"]) == {"5": "running", "6": "running"}  # nobody has looked since
+
+
 def test_a_silent_squeue_makes_nobody_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm, "command", lambda *words: (_ for _ in ()).throw(ZooError("busy")))
     assert SlurmQueue().states(["5"]) == {"5": "running"}

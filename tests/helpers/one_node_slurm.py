@@ -18,7 +18,7 @@ SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller}
 SlurmdPort={node}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=10
 CryptoType=crypto/munge
 SlurmUser=root
 SlurmdUser=root

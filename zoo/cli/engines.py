@@ -182,6 +182,8 @@ def _on_ray(options: argparse.Namespace, say: Say) -> Iterator[Launcher]:
     with ray_cluster(options.address):
         engine = RayEngine(place, resources(options), options.leave)
         engine.check()
+        if engine.has_idle_gpus:
+            say("the Ray cluster has GPUs, and no run will use one: --gpus-per-run 1 gives each run its own")
         capacity = options.jobs or engine.capacity
         say(f"on Ray: {capacity} runs at a time; logs: {place.address}/engine/RUN/log-N.txt")
         yield EngineLauncher(
@@ -190,6 +192,7 @@ def _on_ray(options: argparse.Namespace, say: Say) -> Iterator[Launcher]:
             capacity=capacity,
             cores=options.cpus_per_run,
             say=say,
+            gpus=options.gpus_per_run > 0,
             leave=options.leave,
             mirror=options.mirror,
         )
@@ -204,7 +207,13 @@ def _on_slurm(options: argparse.Namespace, say: Say) -> Launcher:
     check_store(store, given.get("partition"), say)
     say(f"on Slurm: jobs and arrays called zoo; logs: {store}/engine/RUN/log-N.txt")
     return EngineLauncher(
-        engine, store, capacity=engine.capacity, cores=options.cpus_per_run, say=say, leave=options.leave
+        engine,
+        store,
+        capacity=engine.capacity,
+        cores=options.cpus_per_run,
+        say=say,
+        gpus=options.gpus_per_run > 0,
+        leave=options.leave,
     )
 
 

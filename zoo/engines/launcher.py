@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from zoo.bench.devices import VISIBLE
 from zoo.bench.launch import TRAIN, Ending, Failure, Task, last_lines
 from zoo.engines.board import Attempt, Beat, Board, End, Order, StopRequest
 from zoo.engines.engine import Engine, Start, State
@@ -58,7 +59,8 @@ class _Followed:
 class EngineLauncher:
     """Tasks through an engine. One that is lost is started again, from its last checkpoint, wherever there is room.
 
-    `leave`: when the bench ends, its attempts go on, and the next bench finds them.
+    `gpus`: whether the engine gives GPUs to tasks; without, they see none, so that no two are on one by chance. `leave`: when
+    the bench ends, its attempts go on, and the next bench finds them.
     """
 
     def __init__(
@@ -69,12 +71,14 @@ class EngineLauncher:
         capacity: int,
         cores: int,
         say: Callable[[str], None],
+        gpus: bool = False,
         leave: bool = False,
         mirror: Mirror | None = None,
         patience: Patience | None = None,
     ) -> None:
         self.capacity, self.cores, self.measures = capacity, cores, False
-        self._engine, self._store, self._say, self._leave, self._mirror = engine, store, say, leave, mirror
+        self._engine, self._store, self._say, self._mirror = engine, store, say, mirror
+        self._gpus, self._leave = gpus, leave
         self._place: Place = mirror.place if mirror else FolderPlace(store)
         self._patience = patience or (FAR if mirror else Patience())
         self._followed: dict[str, _Followed] = {}
@@ -134,6 +138,9 @@ class EngineLauncher:
 
     def _hand_out(self, task: Task, board: Board) -> None:
         """Write down what is to be run."""
+        environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        if not (self._gpus and task.accelerated):
+            environment[VISIBLE] = ""
         order = Order(
             title=task.title,
             module=task.module,
@@ -142,7 +149,7 @@ class EngineLauncher:
             store=str(self._store),
             folders=list(map(str, task.folders)),
             cwd=os.getcwd(),
-            environment={name: os.environ[name] for name in PASSED_ON if name in os.environ},
+            environment=environment,
             beat=self._patience.beat,
         )
         if self._mirror:
@@ -224,21 +231,19 @@ class EngineLauncher:
 
     def _stop_all(self) -> None:
         """Ask every attempt to save and stop, wait for that, and end what is left."""
-        killed: set[str] = set()
+        states = self._states()
         for name, followed in list(self._followed.items()):
-            if name in self._waiting or (not followed.beat and not followed.attempt.handle):
+            handle = followed.attempt.handle
+            if handle:
+                followed.board.write(StopRequest(followed.attempt.number))
+            if not followed.beat or states.get(handle) == "waiting":  # it is in the engine's queue, or in none yet
+                self._engine.kill(handle) if handle else None
                 del self._followed[name]
-                continue
-            followed.board.write(StopRequest(followed.attempt.number))
-            if not followed.beat:
-                self._engine.kill(followed.attempt.handle)  # it waits in the engine's queue
-                killed.add(followed.attempt.handle)
         until = time.monotonic() + self._patience.grace
         while self._followed and time.monotonic() < until:
             states = self._states()
             for name, followed in list(self._followed.items()):
-                handle = followed.attempt.handle
-                if handle in killed or self._reason(followed, states.get(handle, "running")) is not None:
+                if self._reason(followed, states.get(followed.attempt.handle, "running")) is not None:
                     del self._followed[name]
             time.sleep(self._patience.look)
         for followed in self._followed.values():

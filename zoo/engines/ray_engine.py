@@ -60,13 +60,20 @@ class RayEngine:
         """How many runs the nodes have room for, each as a whole on one node."""
         return max(1, sum(_fits(node, self._needed) for node in _nodes().values()))
 
+    @property
+    def has_idle_gpus(self) -> bool:
+        """Whether there are GPUs, and runs are given none."""
+        return not self._resources.gpus and any(node.get("GPU") for node in _nodes().values())
+
     def start(self, starts: Sequence[Start]) -> list[str]:
-        return [self._start(each) for each in starts]
+        with _cluster_errors():
+            return [self._start(each) for each in starts]
 
     def states(self, handles: Collection[str]) -> dict[str, State]:
         import ray
 
-        return {handle: "gone" if self._is_gone(ray, handle) else "running" for handle in handles}
+        with _cluster_errors():
+            return {handle: "gone" if self._is_gone(ray, handle) else "running" for handle in handles}
 
     def kill(self, handle: str) -> None:
         import ray
@@ -211,6 +218,20 @@ def imported_ray() -> Any:
     except ImportError as error:
         raise ZooError("--on ray needs Ray: pip install 'transformer-zoo[ray]'") from error
     return ray
+
+
+@contextlib.contextmanager
+def _cluster_errors() -> Iterator[None]:
+    """A cluster that is gone, in a sentence."""
+    import ray
+
+    try:
+        yield
+    except (ray.exceptions.RayError, ConnectionError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ZooError(
+            f"the Ray cluster is gone ({first}): the same command goes on where it was, once it is back"
+        ) from error
 
 
 def _check_answers(address: str) -> None:

@@ -7,6 +7,7 @@ stops, and Slurm puts the job back into its queue. What ends in any other way, t
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import subprocess
 import time
@@ -64,11 +65,15 @@ class SlurmQueue:
     """Slurm's own queue, by its commands."""
 
     def __init__(self) -> None:
-        self._looked, self._words = -LOOK, dict[str, str]()
+        self._looked, self._words = -math.inf, dict[str, str]()
+        self._asked: dict[str, float] = {}  # handle → when it was first asked after
         self._is_known = False  # whether squeue has answered at all
 
     def states(self, handles: Collection[str]) -> dict[str, State]:
-        if time.monotonic() - self._looked >= LOOK:
+        now = time.monotonic()
+        for handle in handles:
+            self._asked.setdefault(handle, now)
+        if now - self._looked >= LOOK:
             self._look()
         if not self._is_known:
             return dict.fromkeys(handles, "running")
@@ -79,8 +84,8 @@ class SlurmQueue:
             command("scancel", handle)
 
     def _state(self, handle: str) -> State:
-        if handle not in self._words:
-            return "gone"
+        if handle not in self._words:  # it may have been submitted since the last look
+            return "gone" if self._looked >= self._asked[handle] else "running"
         return "waiting" if self._words[handle] in QUEUED else "running"
 
     def _look(self) -> None:
