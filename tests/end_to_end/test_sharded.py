@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -139,3 +140,74 @@ def test_a_checkpoint_that_one_rank_cannot_write_leaves_the_former_one(ran: Ran)
     assert any("No space left on device" in rank["full"] for rank in found)
     (kept,) = checkpoint.listed(base / "full" / "checkpoints")
     assert kept.step == 5 and checkpoint.sound(kept)
+
+
+# --- the real command, as srun starts it
+
+
+def srun(size: int, job: int, *arguments: str) -> list[subprocess.CompletedProcess[str]]:
+    """Tasks with the environment that Slurm gives them, on this machine."""
+    step = {"SLURM_JOB_ID": str(job), "SLURM_STEP_ID": "0", "SLURM_NODEID": "0", "SLURM_STEP_NODELIST": "localhost"}
+    tasks = {name: str(size) for name in ("SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE")}
+    started = []
+    for rank in range(size):
+        own = {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "OMP_NUM_THREADS": "1"}
+        command = [str(Path(sys.executable).with_name("zoo-train")), *arguments]
+        started.append(
+            subprocess.Popen(
+                command,
+                env={**os.environ, **step, **tasks, **own},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    outputs = [each.communicate(timeout=300) for each in started]
+    return [
+        subprocess.CompletedProcess(each.args, each.returncode, *output)
+        for each, output in zip(started, outputs, strict=True)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("methods", [["v3_m1"], ["v4_m1", "wr_8_2_gains"]])
+def test_the_tasks_of_a_step_of_slurm_train_one_model_in_parts(tmp_path: Path, methods: list[str]) -> None:
+    """A method that runs earlier layers again, and one that shares queries and keys; one process then goes on."""
+    corpus = tiny_training.write_corpus(tmp_path)
+    settings = [f"data.corpus='{corpus}'", f"data.cache='{tmp_path / 'cache'}'", "train.device='cpu'", "train.steps=20"]
+    settings += ["train.save_every=10", "data.batch_size=4", "train.log_every=1"]
+    given = [part for method in methods for part in ("--gin", method)] + ["--gin", "sizes/tiny", "--set", *settings]
+    parts = [*given, "train.accumulate=2", "train.parallel='fsdp'", "--run", str(tmp_path / "parts")]
+    first, second = srun(2, os.getpid(), *parts)
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert "cpu × 2" in first.stdout and "valid loss" not in second.stdout  # gloo speaks on its own
+    whole = [*given, "train.accumulate=4", "--run", str(tmp_path / "whole")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    train = str(Path(sys.executable).with_name("zoo-train"))
+    subprocess.run([train, *whole], env=environment, check=True, capture_output=True, timeout=300)
+    assert losses(tmp_path / "parts") == pytest.approx(losses(tmp_path / "whole"), rel=1e-5)
+
+    (tmp_path / "parts" / "summary.json").unlink()  # as if it had been interrupted
+    shutil.rmtree(checkpoint.listed(tmp_path / "parts" / "checkpoints")[-1].path)
+    again = subprocess.run([train, *parts], env=environment, capture_output=True, text=True, timeout=300)
+    assert again.returncode == 0, again.stderr
+    assert "begun by 2 processes and goes on with 1: each takes 4 batches per step" in again.stderr + again.stdout
+    assert losses(tmp_path / "parts") == pytest.approx(losses(tmp_path / "whole"), rel=1e-5)
+    generate = [
+        train.replace("zoo-train", "zoo-generate"),
+        "--run",
+        tmp_path / "parts",
+        "--prompt",
+        "red",
+        "--max-tokens",
+        "4",
+    ]
+    assert subprocess.run(generate, env=environment, check=True, capture_output=True, timeout=300).stdout
+
+
+def test_tasks_that_contradict_themselves_say_so(tmp_path: Path) -> None:
+    slurm = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}
+    command = [str(Path(sys.executable).with_name("zoo-train")), "--run", str(tmp_path / "run")]
+    environment = {**os.environ, **slurm, "RANK": "1", "WORLD_SIZE": "4"}
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert told.returncode == 2 and "WORLD_SIZE = 4 and SLURM_STEP_NUM_TASKS = 2 contradict each other" in told.stderr

@@ -16,7 +16,7 @@ from zoo.cli.arguments import GinParser, ended_by_reader, failed
 from zoo.cli.output import outlast_readers
 from zoo.cli.printing import say_json, shown_log, warn
 from zoo.system.process import prepare_process
-from zoo.training.places import adopt_slurm
+from zoo.training.places import adopt_slurm, place
 from zoo.training.signals import end_with_bench
 
 if TYPE_CHECKING:
@@ -95,6 +95,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     try:
         adopt_slurm()
+        place()
+    except ZooError as error:  # nobody knows yet who is first: all speak
+        return failed(PROGRAM, error)
+    try:
         if argv is None:
             prepare_process()
             end_with_bench()
