@@ -17,8 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from zoo.kernels.autocast import at_least_single, without_autocast
-from zoo.kernels.chunks import chunk_size, chunked, sums_from, unchunked
-from zoo.kernels.scalar_decay import gradients_after, states_before
+from zoo.kernels.chunks import chunk_size, chunked, gradients_after, of_ends, states_before, sums_from, unchunked
 
 LARGEST = 80.0  # e^80 has room to be multiplied before float32 ends at e^88; e^{−80} is as good as nothing
 
@@ -108,8 +107,7 @@ def _backward(
     """q and k carry their decays here."""
     d_o = chunked(d_rows, v.size(3))
     after, d_start = gradients_after((q.mT @ d_o).mul_(before), through, d_last)
-    ends = torch.cat([states[:, :, 1:], last.unsqueeze(2)], dim=2)
-    of_end = (ends * after).sum(-1).unsqueeze(-2)  # e^{G_c} is in all of the state after a chunk
+    of_end = of_ends(states, last, after, -1).unsqueeze(-2)  # e^{G_c} is in all of the state after a chunk
     after_scaled = after * behind
     d_pairs = (d_o @ v.mT).tril_()
     d_q = (d_pairs @ k).add_(d_o @ (states * before).mT)

@@ -45,3 +45,27 @@ def decay_within(total: Tensor, dtype: torch.dtype) -> Tensor:
 def sums_from(x: Tensor) -> Tensor:
     """Σ_{τ≥t} x_τ along the last dimension."""
     return x.flip(-1).cumsum(-1).flip(-1)
+
+
+def states_before(add: Tensor, through: Tensor | None, start: Tensor) -> tuple[Tensor, Tensor]:
+    """The state before each chunk, (B, H, n, K, W), and the last one: S ← through ⊙ S + add; without `through` it is 1."""
+    states, state = [], start
+    for i in range(add.size(2)):
+        states.append(state)
+        state = add[:, :, i] + state if through is None else torch.addcmul(add[:, :, i], state, through[:, :, i])
+    return torch.stack(states, dim=2), state
+
+
+def gradients_after(add: Tensor, through: Tensor | None, last: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient of the state after each chunk, and that of the first state: the same from the end."""
+    grads, grad = [], last
+    for i in reversed(range(add.size(2))):
+        grads.append(grad)
+        grad = add[:, :, i] + grad if through is None else torch.addcmul(add[:, :, i], grad, through[:, :, i])
+    return torch.stack(grads[::-1], dim=2), grad
+
+
+def of_ends(states: Tensor, last: Tensor, after: Tensor, *dims: int) -> Tensor:
+    """Σ over `dims` of the state after each chunk times its gradient: what all of the decay in a chunk is worth."""
+    inner = (states[:, :, 1:] * after[:, :, :-1]).sum(dims)
+    return torch.cat([inner, (last.unsqueeze(2) * after[:, :, -1:]).sum(dims)], dim=2)

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from zoo.kernels.autocast import at_least_single, without_autocast
-from zoo.kernels.chunks import chunk_size, chunked, decay_sums, decay_within, sums_from, unchunked
+from zoo.kernels.chunks import chunk_size, chunked, decay_sums, decay_within, of_ends, sums_from, unchunked
 
 
 def delta_rule(
@@ -141,8 +141,7 @@ def _backward(
     d_k = (d_alike @ k).sub_((d_y * into) @ states.mT)  # where it asks
     d_k.add_(d_alike.mT @ k).add_(d_pairs.mT @ q).add_((written * rest) @ after.mT)  # where it writes
     d_beta = (y * d_written).sum(-1)
-    ends = torch.cat([states[:, :, 1:], last.unsqueeze(2)], dim=2)
-    of_end = (ends * after).sum((-2, -1)).unsqueeze(-1)
+    of_end = of_ends(states, last, after, -2, -1).unsqueeze(-1)
     # e^{G_t} is in all of o_t, e^{−G_t} wherever v_t is, and e^{G_c} in the state after a chunk.
     d_g = sums_from((d_o * o).sum(-1) - (d_y * v).sum(-1)) + of_end
     return *(unchunked(x, length) for x in (d_q, d_k, d_y, d_beta, d_g)), d_start, None
