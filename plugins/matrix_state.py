@@ -220,7 +220,13 @@ class Mamba2(Mixer):
         width = math.gcd(inner, 64) if head_width is None else head_width
         if inner % width:
             raise ZooError(f"head_width = {width} must divide the inner width, which is {inner}")
-        self.channels, self.states, self.heads, self.chunk, self.eps = inner, states, inner // width, chunk, layer.norm_eps
+        self.channels, self.states, self.heads, self.chunk, self.eps = (
+            inner,
+            states,
+            inner // width,
+            chunk,
+            layer.norm_eps,
+        )
         convolution = inner + 2 * states
         self.w_in = linear(inner + convolution + self.heads, layer.width)
         self.conv = short_convolution(convolution)
