@@ -38,3 +38,9 @@ def test_normed_product_of_another_type() -> None:
     torch.testing.assert_close(answer, expected, rtol=0.05, atol=0.05)
     narrow = normed_product(x.bfloat16(), matrix.bfloat16(), 1e-5)
     assert narrow.dtype == torch.bfloat16
+
+
+def test_what_is_compiled_has_the_same_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    for centred in (False, True):
+        assert gradcheck(lambda x, m, c=centred: normed_product(x, m, 1e-5, centred=c), (randn(2, 3, 8), randn(8, 3)))

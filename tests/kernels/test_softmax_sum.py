@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
 from helpers.random_tensors import randn
@@ -28,3 +29,9 @@ def test_types_that_autocast_mixes() -> None:
     total.sum().backward()
     assert total.dtype == torch.float32
     assert [t.grad.dtype for t in (w, wide, narrow)] == [torch.float32, torch.float32, torch.bfloat16]
+
+
+def test_what_is_compiled_has_the_same_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    tensors = [randn(2, 3, n) for n in (4,) * 3]
+    assert gradcheck(lambda w, *t: softmax_sum(w, t, 1e-5)[0], (randn(4), *tensors))

@@ -17,6 +17,12 @@ def inverse_rms(x: Tensor, eps: float) -> Tensor:
     return norm.square_().div_(x.size(-1)).add_(eps).rsqrt_()
 
 
+def row_scale(x: Tensor, eps: float) -> Tensor:
+    """`inverse_rms` without anything in place, as autograd needs it."""
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    return (torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=dtype).square() / x.size(-1) + eps).rsqrt()
+
+
 class _RMSNorm(torch.autograd.Function):
     """Saves x and one number per row."""
 
@@ -102,7 +108,7 @@ def _thin(x: Tensor, matrix: Tensor, eps: float, centred: bool) -> tuple[Tensor,
     """The matrix as rows, the mean of each row of x if that is taken out of it, and one over its root mean square then."""
     rows = matrix.T.contiguous()
     if not centred:
-        return rows, None, inverse_rms(x, eps)
+        return rows, None, row_scale(x, eps)
     # (x − mean) W is x times W without the mean of its columns: no centred x is made.
     dtype = torch.promote_types(x.dtype, torch.float32)
     mean = x.mean(dim=-1, keepdim=True, dtype=dtype)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from zoo.kernels.norm import inverse_rms
+from zoo.kernels.norm import row_scale
 
 
 class _SoftmaxSum(torch.autograd.Function):
@@ -48,7 +48,7 @@ class _SoftmaxSum(torch.autograd.Function):
 
 def _logits(w: Tensor, eps: float, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """One over the root mean square of every row, and t̂·w: (n, …, 1) both."""
-    scales = torch.stack([inverse_rms(t, eps) for t in tensors])
+    scales = torch.stack([row_scale(t, eps) for t in tensors])
     return scales, torch.stack([F.linear(t, w[None]) for t in tensors]) * scales
 
 
