@@ -141,6 +141,7 @@ WRONG = [
     Wrong(wrong.OtherFormulaWhenNarrow, "types", "under autocast to bfloat16 it answers otherwise"),
     Wrong(wrong.ShortTable, "limits", "let them work, or raise a ZooError that says why not", "depth 1, length 12"),
     Wrong(wrong.StartsElsewhere, "start", "declares to start as baseline and does not"),
+    Wrong(wrong.StartsBesideFreshNormsAlone, "upcycled", "does not beside trained weights: the logits differ"),
     Wrong(wrong.StartsAsNobody, "start", "there is no temporal_mixing method no_such_method"),
     Wrong(wrong.PlainTensor, "saved", "neither a parameter nor a buffer"),
     Wrong(wrong.BufferNotSaved, "saved", "neither a parameter nor a buffer"),

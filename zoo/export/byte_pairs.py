@@ -35,7 +35,9 @@ def of_tiktoken(known: Mapping[str, Any]) -> dict[str, Any]:
     by_rank = sorted(ranks.items(), key=lambda item: item[1])
     pairs = [_last_merge(ranks, piece, rank) for piece, rank in by_rank if len(piece) > 1]
     merges = [[spelt(pair[0]), spelt(pair[1])] for pair in pairs if pair]
-    return _byte_level({spelt(piece): rank for piece, rank in by_rank}, merges, known["pattern"])
+    # Special tokens too: there may be a gap before their ids, which others would be given otherwise.
+    vocabulary = {spelt(piece): rank for piece, rank in by_rank} | known["special"]
+    return _byte_level(vocabulary, merges, known["pattern"])
 
 
 def _last_merge(ranks: Mapping[bytes, int], piece: bytes, rank: int) -> tuple[bytes, bytes] | None:

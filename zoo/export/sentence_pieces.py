@@ -7,6 +7,7 @@ bytes, as the zoo's own tokenizers do.
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any
 
 from zoo.data.sentencepiece_model import SEGMENT, SPACE
@@ -43,7 +44,7 @@ def of_sentencepiece(content: bytes, segmented: bool) -> tuple[dict[str, Any], d
         model = {"type": "Unigram", "unk_id": unknown, "vocab": scored, "byte_fallback": in_bytes}
     parts = {
         "normalizer": None if segmented else _normalizer(proto.normalizer_spec),
-        "pre_tokenizer": _lines() if segmented else None,
+        "pre_tokenizer": _split(SEGMENT.pattern) if segmented else _apart(kind, pieces),
         "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]},
         "model": model,
     }
@@ -63,9 +64,17 @@ def _merges(pieces: list[Any], names: list[str]) -> list[list[str]]:
     return [pair for *_, pair in sorted(ranked)]
 
 
-def _lines() -> dict[str, Any]:
-    pattern = {"Regex": SEGMENT.pattern.replace("\n", r"\n")}
-    return {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+def _apart(kind: int, pieces: list[Any]) -> dict[str, Any] | None:
+    """Nothing; but a unigram model of `tokenizers` would take the name of a control token in a text for the token itself."""
+    names = [piece.piece for piece in pieces if piece.type in (CONTROL, UNKNOWN, BYTE) and len(piece.piece) > 1]
+    if kind == BPE or not names:
+        return None
+    return _split("|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in names))
+
+
+def _split(pattern: str) -> dict[str, Any]:
+    regex = pattern.replace("\n", r"\n")
+    return {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
 
 
 def _normalizer(spec: Any) -> dict[str, Any]:
@@ -76,7 +85,7 @@ def _normalizer(spec: Any) -> dict[str, Any]:
         steps.append({"type": "Precompiled", "precompiled_charsmap": charsmap})
     steps.append({"type": "Replace", "pattern": {"String": SPACE}, "content": " "})
     if spec.remove_extra_whitespaces:
-        steps.append({"type": "Strip", "strip_left": True, "strip_right": True})
+        steps.append({"type": "Replace", "pattern": {"Regex": "^ +| +$"}, "content": ""})
         steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
     if spec.add_dummy_prefix:
         steps.append({"type": "Prepend", "prepend": " "})

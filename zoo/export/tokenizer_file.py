@@ -35,7 +35,7 @@ def tokenizer_files(tokenizer: Tokenizer, length: int) -> dict[str, str]:
         "post_processor": _begins_with(end, tokenizer.eos),
     }
     text = json.dumps(about, ensure_ascii=False)
-    _check(tokenizer, text)
+    _check(tokenizer, text, end)
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": end,
@@ -88,7 +88,7 @@ def _begins_with(end: str, i: int) -> dict[str, Any]:
     }
 
 
-def _check(tokenizer: Tokenizer, text: str) -> None:
+def _check(tokenizer: Tokenizer, text: str, end: str) -> None:
     """Refuse a tokenizer.json that gives other tokens."""
     import tokenizers
 
@@ -97,6 +97,8 @@ def _check(tokenizer: Tokenizer, text: str) -> None:
     except Exception as error:  # the package knows no other kind
         raise DataError(f"the tokenizer cannot be written as a tokenizer.json: {error}") from error
     there.encode_special_tokens = True
+    if there.token_to_id(end) != tokenizer.eos:
+        raise DataError(f"as a tokenizer.json, the tokenizer would have another number for {end}")
     for sample in _samples(tokenizer):
         if there.encode(sample, add_special_tokens=False).ids != tokenizer.encode([sample])[0].tolist():
             raise DataError(f"as a tokenizer.json, the tokenizer would give other tokens, such as for {sample[:60]!r}")

@@ -13,6 +13,7 @@ from zoo.testing.cases import Broken, Case, Outcome, hosts
 from zoo.testing.method_under_test import EXACT, Subject, difference, look, randomise, run, tokens
 
 STARTS = hosts(Case(1, 4, 1), Case(2, 6, 2), Case(5, 6, 2))
+UPCYCLED = hosts(Case(2, 6, 2))
 
 
 SAVED = hosts(Case(1, 4, 1), Case(2, 6, 2))

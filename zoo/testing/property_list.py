@@ -68,6 +68,10 @@ PROPERTIES = (
     ),
     Property("layout", "takes tensors that are not contiguous", purity.layout, purity.LAYOUT),
     Property("start", "starts as it declares", starting_point.starts, persistence.STARTS),
+    Property(
+        "upcycled", "starts as it declares beside trained weights too", starting_point.starts_beside_trained,
+        persistence.UPCYCLED,
+    ),
     Property("saved", "saved and loaded, it is the same", persistence.saved, persistence.SAVED),
     Property("moved", "copied or moved to another type or device, it works", persistence.moved, persistence.MOVED),
     Property(
