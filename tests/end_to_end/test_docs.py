@@ -140,6 +140,7 @@ COMMANDS = {
     "zoo-plugins": "zoo.cli.plugins:parser",
     "zoo-data": "zoo.cli.data:parser",
     "zoo-generate": "zoo.cli.generate:parser",
+    "zoo-export": "zoo.cli.export:parser",
 }
 
 
@@ -154,15 +155,19 @@ def test_the_commands_of_the_readme_are_understood() -> None:
     """Flags exist, bare names are Gin files, and ids are methods; nothing is run."""
     found = commands(ROOT / "README.md")
     assert {command for command, *_ in found} == COMMANDS.keys() and len(found) > 12
-    for command, *arguments in found:
-        module, _, name = COMMANDS[command].partition(":")
-        parsed = getattr(importlib.import_module(module), name)().parse_args(arguments)
-        for file in getattr(parsed, "gin", []):
-            assert gin_files.find_gin_file(file, folders=[ROOT, *gin_files.gin_folders()])
-        if suite := getattr(parsed, "suite", None):
-            assert gin_files.find_gin_file(f"suites/{suite}")
-        if command == "zoo-plugins" and "id" in parsed:
-            assert parsed.id in installed().ids()
+    for command, *arguments in (*found, *commands(ROOT / "docs/hub.md")):
+        understood(command, arguments)
+
+
+def understood(command: str, arguments: list[str]) -> None:
+    module, _, name = COMMANDS[command].partition(":")
+    parsed = getattr(importlib.import_module(module), name)().parse_args(arguments)
+    for file in getattr(parsed, "gin", []):
+        assert gin_files.find_gin_file(file, folders=[ROOT, *gin_files.gin_folders()])
+    if suite := getattr(parsed, "suite", None):
+        assert gin_files.find_gin_file(f"suites/{suite}")
+    if command == "zoo-plugins" and "id" in parsed:
+        assert parsed.id in installed().ids()
 
 
 def test_the_readme_lists_every_size() -> None:

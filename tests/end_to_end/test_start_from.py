@@ -63,7 +63,7 @@ def test_a_run_starts_from_a_checkpoint_and_goes_on_without_it(
     assert "continuing after step 2 of 4" in told.out + told.err and "never used" not in told.out + told.err
     assert last_weights(again) == whole != last_weights(run)
     assert train.main(["--gin", str(again / "config.gin"), "--run", str(tmp_path / "third")]) == 2
-    assert "there is no" in capsys.readouterr().err
+    assert "checkpoint cannot be read: No such file" in capsys.readouterr().err
     assert export.main([str(again), str(tmp_path / "exported")]) == 0
     assert "a ZooForCausalLM" in capsys.readouterr().out
     assert export.main([str(again), str(tmp_path / "exported")]) == 2
@@ -119,8 +119,8 @@ def test_a_bench_of_upcycling(tmp_path: Path, start: list[str], capsys: pytest.C
     store = str(tmp_path / "bench")
     command = ["--gin", "recipes/upcycling", "--gin", "denseformer", "--seeds", "2", "--store", store, "--set", *start]
     assert bench.main([*command, "suite.baselines = ('none',)", "suite.costs = False"]) == 0
-    results = Store(Path(store)).results()
-    assert sorted((each.arm.name, each.seed) for each in results) == [
+    results = Store(Path(store)).read().values()
+    assert sorted((each.name, each.seed) for each in results) == [
         *(("baseline", seed) for seed in (1, 2)),
         *(("denseformer", seed) for seed in (1, 2)),
     ]

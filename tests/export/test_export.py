@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,15 @@ def test_sampling_and_beams_work_with_the_state(recurrent: tuple[Run, Path]) -> 
             torch.manual_seed(0)
             made.append(theirs.generate(begun, max_new_tokens=8, use_cache=use_cache, **choice))
         assert torch.equal(*made), choice
+
+
+def test_what_the_page_says_works(recurrent: tuple[Run, Path], monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    run, folder = recurrent
+    page = (Path(__file__).parents[2] / "docs/hub.md").read_text("utf-8")
+    (snippet,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(folder.parent)
+    exec(compile(snippet.replace('"exported"', '"out"'), "docs/hub.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("The state of the union")
 
 
 def test_labels_give_the_loss(recurrent: tuple[Run, Path]) -> None:
