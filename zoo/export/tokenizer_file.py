@@ -42,6 +42,7 @@ def tokenizer_files(tokenizer: Tokenizer, length: int) -> dict[str, str]:
         "eos_token": end,
         "pad_token": end,
         "model_max_length": length,
+        "model_input_names": ["input_ids", "attention_mask"],
         "padding_side": "right",
         "split_special_tokens": True,  # in a text, the name of such a token is plain text
         "clean_up_tokenization_spaces": False,
