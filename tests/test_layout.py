@@ -97,6 +97,8 @@ TESTED_ELSEWHERE = {
     "zoo/engines/attempt.py": "tests/engines/test_launcher.py",
     "zoo/engines/board.py": "tests/engines/test_launcher.py",
     "zoo/extension.py": "tests/methods/test_methods.py",
+    "zoo/export/sentence_pieces.py": "tests/export/test_tokenizer_file.py",
+    "zoo/export/transformers_model.py": "tests/export/test_export.py",
     "zoo/generation/open_run.py": "tests/generation/test_generate.py",
     "zoo/generation/sampling.py": "tests/generation/test_generate.py",
     "zoo/history.py": "tests/testing/test_noticed.py",
