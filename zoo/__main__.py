@@ -14,6 +14,7 @@ COMMANDS = {
     "plugins": "the methods that are installed",
     "data": "corpora, before anything is trained on them",
     "generate": "text from a trained run",
+    "export": "a trained run as a model of transformers",
     "eval": "trained runs on tasks in files",
     "completion": "a script that completes commands in bash, zsh or fish",
 }

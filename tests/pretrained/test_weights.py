@@ -106,3 +106,13 @@ def test_files_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": 3}')
     with pytest.raises(ZooError, match="index.json is damaged"):
         started(tmp_path)
+
+
+def test_a_script_builds_one_by_its_methods(tmp_path: Path) -> None:
+    import zoo
+
+    theirs = write_checkpoint(tmp_path)
+    built = zoo.build("denseformer", vocab_size=320, max_length=64, start_from=str(tmp_path)).eval()
+    assert apart(built, theirs) < 1e-5
+    with pytest.raises(ZooError, match="model.depth is 3 here and 2 there"):
+        zoo.build(vocab_size=320, start_from=str(tmp_path), depth=3)

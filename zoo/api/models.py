@@ -52,6 +52,7 @@ class ModelSettings(TypedDict, total=False):
     qk_norm: bool
     positions: Encoding
     rope_theta: float
+    rope_scaling: dict[str, float | str] | None
     norm_eps: float
     init_std: float | None
     parametrization: Parametrization
@@ -61,6 +62,7 @@ class ModelSettings(TypedDict, total=False):
     score_mixing: Named | tuple[Named | None, ...] | None
     temporal_mixing: Named | tuple[Named | None, ...] | None
     head_mixing: Named | tuple[Named | None, ...] | None
+    start_from: str | None
     seed: int
 
 
@@ -87,13 +89,17 @@ def build(
 
     `zoo.build("v1_m3", "wr_8_2", vocab_size=512, depth=4)`. A slot can also be named: `residual="v1_m3"`, a tuple for the
     layers in turn, or a factory of one's own, which need not be installed: `residual=Damped`. The settings are those of
-    `model` in docs/settings.md. What is built is an ordinary `torch.nn.Module`: `model(tokens)` gives logits,
-    `model.loss(tokens, targets)` the mean cross-entropy in nats per token.
+    `model` in docs/settings.md; with `start_from`, sizes are those of the checkpoint. What is built is an ordinary
+    `torch.nn.Module`: `model(tokens)` gives logits, `model.loss(tokens, targets)` the mean cross-entropy in nats per token.
     """
     from zoo.model.build import model
 
     given: dict[str, Any] = dict(settings)
     _check_names(given, inspect.signature(model).parameters)
+    if (checkpoint := given.get("start_from")) is not None:
+        from zoo.pretrained.sizes import read_sizes
+
+        given = {key.removeprefix("model."): size for key, size in read_sizes(checkpoint).settings.items()} | given
     for each in methods:
         for part in _parts(each):
             if given.get(part.slot) is not None:
