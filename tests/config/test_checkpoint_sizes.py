@@ -53,8 +53,22 @@ def test_the_configuration_of_a_run_needs_the_checkpoint_no_more(checkpoint: Pat
 
 
 def test_a_checkpoint_without_a_tokenizer_is_refused(checkpoint: Path, tmp_path: Path) -> None:
-    shutil.copy(checkpoint / "config.json", tmp_path)
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(checkpoint / name, tmp_path)
     with pytest.raises(ConfigError, match="has neither a tokenizer.json nor a tokenizer.model"):
         load_config([], [start(tmp_path)])
     (tmp_path / "tokenizer.model").touch()
     assert load_config([], [start(tmp_path)]).get("data.tokenizer") == str(tmp_path / "tokenizer.model")
+
+
+def test_another_checkpoint_in_the_same_place_is_another_configuration(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    write_checkpoint(folder)
+    first, again = (load_config([], [start(folder)]) for _ in range(2))
+    assert first.text == again.text
+    (tmp_path / "config.gin").write_text(first.text)
+    write_checkpoint(folder, seed=1)
+    assert load_config([], [start(folder)]).text != first.text
+    before = load_config([tmp_path / "config.gin"])
+    with pytest.raises(ConfigError, match="is another checkpoint than the one that was there before"):
+        before.build("model", vocab_size=320, max_length=8)

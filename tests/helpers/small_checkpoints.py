@@ -21,13 +21,13 @@ SMALL = {
 }
 
 
-def write_checkpoint(folder: Path, kind: str = "Llama", shards: bool = False, **config: Any) -> Any:
+def write_checkpoint(folder: Path, kind: str = "Llama", shards: bool = False, seed: int = 0, **config: Any) -> Any:
     """Save a model of transformers with random weights, norms too, and a tokenizer of 300 tokens; the model."""
     import transformers
 
     settings = getattr(transformers, f"{kind}Config")(**{**SMALL, **config}, attn_implementation="eager")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         built = getattr(transformers, f"{kind}ForCausalLM")(settings).eval()
         with torch.no_grad():
             for parameter in built.parameters():

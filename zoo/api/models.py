@@ -63,6 +63,7 @@ class ModelSettings(TypedDict, total=False):
     temporal_mixing: Named | tuple[Named | None, ...] | None
     head_mixing: Named | tuple[Named | None, ...] | None
     start_from: str | None
+    start_version: str | None
     seed: int
 
 

@@ -10,6 +10,7 @@ from zoo.config.gin_files import Statement
 from zoo.errors import ConfigError, SettingError
 from zoo.pretrained.place import KEY, located
 from zoo.pretrained.sizes import STATED, Sizes, differences, read_sizes
+from zoo.pretrained.version import VERSION, version
 
 TOKENIZER = "data.tokenizer"
 
@@ -28,6 +29,7 @@ def with_sizes(values: Mapping[str, Any], winners: Mapping[str, Statement]) -> d
         sizes = read_sizes(checkpoint)
         _check(checkpoint, sizes, values, winners, bound)
         found = {**sizes.settings, TOKENIZER: own_tokenizer(checkpoint), "data.pad_vocab": sizes.vocab_size}
+        found[VERSION] = version(checkpoint)
     except SettingError as error:
         if {*STATED, TOKENIZER} <= bound:
             return dict(values)

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from zoo.config.configuration import Config
     from zoo.model.language_model import LanguageModel
 
-NOT_KEPT = ("model.start_from", "model.seed")  # where weights came from is of no use to who has them
+NOT_KEPT = (
+    "model.start_from",
+    "model.start_version",
+    "model.seed",
+)  # where weights came from is of no use to who has them
 
 
 def settings_of(config: Config) -> dict[str, str]:

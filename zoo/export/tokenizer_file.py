@@ -10,7 +10,7 @@ from zoo.data.sentencepiece_model import SentencePiece
 from zoo.data.tiktoken_model import Tiktoken
 from zoo.data.token_interface import PROBE, Tokenizer
 from zoo.data.tokenizer_json import TokenizerJson
-from zoo.errors import DataError
+from zoo.errors import DataError, ZooError
 from zoo.export.byte_pairs import of_bytes, of_tiktoken
 from zoo.export.sentence_pieces import of_sentencepiece
 
@@ -91,8 +91,10 @@ def _begins_with(end: str, i: int) -> dict[str, Any]:
 
 def _check(tokenizer: Tokenizer, text: str, end: str) -> None:
     """Refuse a tokenizer.json that gives other tokens."""
-    import tokenizers
-
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise ZooError("a tokenizer.json needs the package tokenizers: pip install 'transformer-zoo[hf]'") from error
     try:
         there = tokenizers.Tokenizer.from_str(text)
     except Exception as error:  # the package knows no other kind

@@ -57,6 +57,7 @@ def model(
     temporal_mixing: Callable[..., TemporalMixing] | tuple[Callable[..., TemporalMixing] | None, ...] | None = None,
     head_mixing: Callable[..., HeadMixing] | tuple[Callable[..., HeadMixing] | None, ...] | None = None,
     start_from: str | None = None,
+    start_version: str | None = None,
     seed: int = 0,
 ) -> LanguageModel:
     """A language model. `depth` is the dial: width = depth · aspect, heads of width `aspect`, an FFN of 8/3 the width.
@@ -96,6 +97,7 @@ def model(
     head_mixing: the method in the head-mixing slot, as @head_mixing.ID, or several in turn; None: none.
     start_from: a checkpoint whose weights a model starts from: the folder of a LlamaForCausalLM, or its id on the Hugging
         Face hub. Its sizes and its tokenizer come along; a method beside it keeps its own start. None: random weights.
+    start_version: what tells that checkpoint from another one in the same place; it is noted by itself.
     seed: the seed of the first weights; where it is not bound, a run takes `train.seed`.
     """
     given = locals()

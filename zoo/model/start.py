@@ -11,6 +11,7 @@ from zoo.model.language_model import LanguageModel
 from zoo.pretrained.names import Heads
 from zoo.pretrained.place import KEY
 from zoo.pretrained.sizes import differences, read_sizes
+from zoo.pretrained.version import VERSION, version
 from zoo.pretrained.weights import load
 
 
@@ -23,6 +24,10 @@ def load_start(built: LanguageModel, checkpoint: str, settings: Mapping[str, Any
     sizes, ours = read_sizes(checkpoint), built.embed.weight.size(0)
     if wrong := differences(sizes, settings):
         raise SettingError(KEY, f" = {checkpoint!r} does not fit: {'; '.join(wrong.values())}")
+    if (noted := settings.get(VERSION)) is not None and noted != version(checkpoint):
+        raise SettingError(
+            KEY, f" = {checkpoint!r} is another checkpoint than the one that was there before ({VERSION})"
+        )
     if (rows := sizes.vocab_size) != ours:
         raise SettingError(
             KEY,

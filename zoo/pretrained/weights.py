@@ -44,7 +44,7 @@ def _opened(folder: Path, checkpoint: str, stack: ExitStack) -> dict[str, Any]:
     except ImportError as error:
         raise SettingError(KEY, " needs the package safetensors: pip install 'transformer-zoo[hf]'") from error
     there: dict[str, Any] = {}
-    for file in _files(folder, checkpoint):
+    for file in weight_files(folder, checkpoint):
         try:
             opened = stack.enter_context(safe_open(file, "pt"))
         except (OSError, SafetensorError) as error:
@@ -53,7 +53,7 @@ def _opened(folder: Path, checkpoint: str, stack: ExitStack) -> dict[str, Any]:
     return there
 
 
-def _files(folder: Path, checkpoint: str) -> list[Path]:
+def weight_files(folder: Path, checkpoint: str) -> list[Path]:
     """The files of the weights: one, or those of an index."""
     if (folder / SINGLE).exists():
         return [folder / SINGLE]
