@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import importlib
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +210,10 @@ def test_a_tokenizer_without_a_tokenizer_json_stays_as_it_is(tmp_path: Path, mon
     exported = export_run(made_run(tmp_path), tmp_path / "out")
     assert exported.notes[1].startswith("no such thing: the folder has it as the zoo does, in tokenizer.model")
     assert (tmp_path / "out/tokenizer.model").exists() and not (tmp_path / "out/tokenizer.json").exists()
+
+
+def test_without_transformers_there_is_a_sentence(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.delitem(sys.modules, "zoo.hub")
+    with pytest.raises(ImportError, match=r"pip install 'transformer-zoo\[hf\]'"):
+        importlib.import_module("zoo.hub")

@@ -17,7 +17,9 @@ def test_a_card_says_what_it_is_and_how_to_load_it(tmp_path: Path) -> None:
     assert "has not ended, so there are no final figures" in plain
     method = model_card(made_run(tmp_path, ["wr_8_2_gains"]), "ZooForCausalLM")
     assert 'tags: ["transformer-zoo", "wr_8_2_gains"]' in method
-    assert "import zoo.hub  # pip install 'transformer-zoo[hf]'; its methods are those of transformer-zoo 0.1.0" in method
+    assert (
+        "import zoo.hub  # pip install 'transformer-zoo[hf]'; its methods are those of transformer-zoo 0.1.0" in method
+    )
 
 
 def test_a_card_has_the_figures_and_nothing_of_the_machine(tmp_path: Path) -> None:
@@ -25,10 +27,12 @@ def test_a_card_has_the_figures_and_nothing_of_the_machine(tmp_path: Path) -> No
     leave_run(run, 3.25, steps=4)
     summary = read_summary(run)
     assert summary is not None
-    spoilt = dataclasses.replace(summary, corpus_name="/home/me/<b>secret | texts", alarm="it <i>leaks</i>")
+    spoilt = dataclasses.replace(
+        summary, corpus_name="/home/me/<b>secret | texts", alarm="it <i>leaks</i>", device="gpu"
+    )
     (run / "summary.json").unlink()
     spoilt.write(run)
     card = model_card(made_run(run), "LlamaForCausalLM")
     assert "3.25" in card and "The figures are those of step 4." in card and "ALARM" in card
-    assert "/home/me" not in card and str(tmp_path) not in card and "tensorboard" not in card
-    assert "<b>" not in card and "<i>" not in card
+    assert "/home/me" not in card and str(tmp_path) not in card and "tensorboard" not in card and "gpu" not in card
+    assert r"\<b>secret \| texts" in card and r"it \<i>leaks" in card  # no HTML, and no further column

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from zoo.errors import SettingError
-from zoo.pretrained.place import located
+from zoo.pretrained.place import INDEX, is_whole, located
 
 
 def test_a_folder_is_itself(tmp_path: Path) -> None:
@@ -33,20 +33,27 @@ def test_a_file_is_refused(tmp_path: Path) -> None:
         located(str(tmp_path / "model.bin"))
 
 
-def test_a_hub_id_is_fetched_once(monkeypatch, tmp_path: Path) -> None:
+def test_a_hub_id_is_fetched_once_and_its_weights_when_they_are_needed(monkeypatch, tmp_path: Path) -> None:
     calls = []
 
     def snapshot(name: str, allow_patterns: list[str], local_files_only: bool) -> str:
-        calls.append(local_files_only)
+        weights = "*.safetensors" in allow_patterns
+        calls.append(("weights" if weights else "small", "here" if local_files_only else "there"))
         if not local_files_only:
             (tmp_path / "config.json").touch()
+            (tmp_path / INDEX).write_text('{"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}')
+            for number in (1, 2) if weights else ():
+                (tmp_path / f"{number}.safetensors").touch()
         elif not any(tmp_path.iterdir()):
             raise FileNotFoundError(name)
         return str(tmp_path)
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(snapshot_download=snapshot))
-    assert located("owner/name") == located("owner/name") == tmp_path
-    assert calls == [True, False, True]
+    for weights in (False, False, True, True):
+        assert located("owner/name", weights) == tmp_path
+    assert [where for _, where in calls] == ["here", "there", "here", "here", "there", "here"]
+    (tmp_path / "2.safetensors").unlink()
+    assert is_whole(tmp_path, weights=False) and not is_whole(tmp_path, weights=True)
 
 
 def test_a_hub_id_without_a_network_is_a_sentence(monkeypatch) -> None:

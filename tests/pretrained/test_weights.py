@@ -103,6 +103,9 @@ def test_files_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(ZooError, match="has no model.safetensors and no model.safetensors.index.json"):
         started(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../1.safetensors"}}')
+    with pytest.raises(ZooError, match="has no 1.safetensors, which model.safetensors.index.json names"):
+        started(tmp_path)
     (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": 3}')
     with pytest.raises(ZooError, match="index.json is damaged"):
         started(tmp_path)

@@ -6,8 +6,7 @@ import hashlib
 from pathlib import Path
 
 from zoo.errors import SettingError
-from zoo.pretrained.place import KEY, located
-from zoo.pretrained.weights import weight_files
+from zoo.pretrained.place import KEY, located, present_weights
 from zoo.system.regular_files import open_regular, read_regular
 
 VERSION = "model.start_version"
@@ -22,7 +21,7 @@ def version(checkpoint: str) -> str:
     digest = hashlib.sha256()
     try:
         digest.update(read_regular(folder / "config.json"))
-        for file in weight_files(folder, checkpoint):
+        for file in present_weights(folder, checkpoint):
             _add(digest, file)
     except OSError as error:
         raise SettingError(

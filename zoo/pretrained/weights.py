@@ -11,17 +11,15 @@ from torch import Tensor
 
 from zoo.errors import SettingError
 from zoo.pretrained.names import Heads, Part, copy_from_theirs, parts_of, split
-from zoo.pretrained.place import KEY, SMALL, WEIGHTS, located
-from zoo.system.regular_files import parse_object, read_regular
+from zoo.pretrained.place import KEY, located, present_weights
 
-SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 IDLE = ("rotary_emb.inv_freq",)  # buffers that older checkpoints keep
 NAMED = 5  # shapes that a sentence lists
 
 
 def load(checkpoint: str, weights: Mapping[str, Tensor], heads: Heads) -> list[str]:
     """Fill the weights that the checkpoint has, by our names, and leave the others; the names of its own that have no place."""
-    folder = located(checkpoint, (*SMALL, *WEIGHTS))
+    folder = located(checkpoint, weights=True)
     with ExitStack() as stack:
         there = _opened(folder, checkpoint, stack)
         pairs = [pair for name, weight in weights.items() for pair in _pairs(name, weight, heads)]
@@ -44,32 +42,13 @@ def _opened(folder: Path, checkpoint: str, stack: ExitStack) -> dict[str, Any]:
     except ImportError as error:
         raise SettingError(KEY, " needs the package safetensors: pip install 'transformer-zoo[hf]'") from error
     there: dict[str, Any] = {}
-    for file in weight_files(folder, checkpoint):
+    for file in present_weights(folder, checkpoint):
         try:
             opened = stack.enter_context(safe_open(file, "pt"))
         except (OSError, SafetensorError) as error:
             raise SettingError(KEY, f" = {checkpoint!r}: {file} cannot be read: {error}") from error
         there |= dict.fromkeys(opened.keys(), opened)
     return there
-
-
-def weight_files(folder: Path, checkpoint: str) -> list[Path]:
-    """The files of the weights: one, or those of an index."""
-    if (folder / SINGLE).exists():
-        return [folder / SINGLE]
-    try:
-        files = parse_object(read_regular(folder / INDEX))["weight_map"].values()
-        return sorted({folder / Path(file).name for file in files})
-    except FileNotFoundError:
-        raise SettingError(
-            KEY,
-            f" = {checkpoint!r} has no {SINGLE} and no {INDEX}: load it with transformers, and write it again with"
-            " save_pretrained",
-        ) from None
-    except OSError as error:
-        raise SettingError(KEY, f" = {checkpoint!r}: {INDEX} cannot be read: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SettingError(KEY, f" = {checkpoint!r}: {folder / INDEX} is damaged") from error
 
 
 def _check(checkpoint: str, there: Mapping[str, Any], pairs: list[tuple[Part, Tensor]]) -> None:
