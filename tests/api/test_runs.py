@@ -59,7 +59,11 @@ def trained(root: Path, seed: int, *methods: str, **others: Any) -> zoo.Run:
 
 def test_a_run_is_trained_loaded_and_written_with(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = trained(root, 1, "wr_8_2")  # is over: it is opened
-    assert run.summary is not None and run.summary.status == "finished" and run.summary.methods == ["temporal_mixing.wr_8_2"]
+    assert (
+        run.summary is not None
+        and run.summary.status == "finished"
+        and run.summary.methods == ["temporal_mixing.wr_8_2"]
+    )
     loaded = zoo.load(str(run.folder))
     prompts = ["one two", "seven"]
     texts = zoo.generate(loaded, prompts, temperature=0, max_tokens=10)
@@ -143,7 +147,9 @@ def test_the_command_refuses_in_a_sentence(root: Path, tmp_path: Path, capsys: p
         assert code == 2 and error.startswith("zoo-eval: ") and complaint in error and "Traceback" not in error
 
 
-def test_a_tokenizer_of_another_vocabulary_is_refused(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tokenizer_of_another_vocabulary_is_refused(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.copytree(root / "plain-1", tmp_path / "copy")
     sentencepiece = trained(root, 4, **{"data.tokenizer": "sentencepiece", "data.vocab_size": 280})
     shutil.copy(sentencepiece.folder / "tokenizer.model", tmp_path / "copy" / "tokenizer.model")

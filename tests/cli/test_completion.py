@@ -66,7 +66,9 @@ def test_every_command_is_known_to_both() -> None:
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
     lines = setup["options.entry_points"]["console_scripts"].split("\n")
-    scripts = {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines if line.strip())}
+    scripts = {
+        name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines if line.strip())
+    }
     ours = {f"zoo-{name}": f"zoo.cli.{MODULES.get(name, name)}:main" for name in COMMANDS if name != "completion"}
     assert ours == scripts
     assert {f"zoo.cli.{name}:main" for name in completion.MODULES} == set(scripts.values())
@@ -101,12 +103,16 @@ def test_listings_are_json_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["name"] for row in json.loads(capsys.readouterr().out)][0] == "sotu"
 
 
-def test_a_summary_is_json_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_summary_is_json_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from helpers import tiny_training
 
     train = importlib.import_module("zoo.cli.train")
     summary = tiny_training.go(tiny_training.config(tmp_path, steps=4), tmp_path / "run")
-    monkeypatch.setattr("zoo.training.trainer.run", lambda *_, **__: dataclasses.replace(summary, perplexity=float("nan")))
+    monkeypatch.setattr(
+        "zoo.training.trainer.run", lambda *_, **__: dataclasses.replace(summary, perplexity=float("nan"))
+    )
     assert train.main(["--json", "--run", str(tmp_path / "other")]) == 0
     printed: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert printed["status"] == "finished" and printed["perplexity"] is None

@@ -72,7 +72,9 @@ def test_the_report_has_the_table_and_json(tmp_path: Path, capsys: pytest.Captur
         ("lambada", "accuracy", "open"),
     ]
     (verdict,) = printed["comparisons"]
-    assert verdict["method"] == "m" and verdict["seeds"] == 3 and verdict["low"] < verdict["difference"] < verdict["high"]
+    assert (
+        verdict["method"] == "m" and verdict["seeds"] == 3 and verdict["low"] < verdict["difference"] < verdict["high"]
+    )
     assert {arm["name"]: arm["losses"]["1"] for arm in printed["arms"]} == pytest.approx({"m": 3.001, "baseline": 3.1})
     page = (tmp_path / "report.md").read_text()
     assert "## Downstream: tasks of zoo-eval" in page and "| m | lambada | loss (lower is better) |" in page
