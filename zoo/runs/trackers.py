@@ -73,8 +73,11 @@ class Trackio:
         self._run.log(dict(scalars), step=step)
 
     def close(self) -> None:
+        from trackio import context_vars
+
         with contextlib.redirect_stdout(sys.stderr):
             self._run.finish()
+        context_vars.current_run.set(None)  # else it finishes, and prints, once more when the process ends
 
 
 TRACKERS: dict[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {"wandb": WeightsAndBiases, "trackio": Trackio}
