@@ -105,7 +105,6 @@ TESTED_ELSEWHERE = {
     "zoo/export/sentence_pieces.py": "tests/export/test_tokenizer_file.py",
     "zoo/export/transformers_model.py": "tests/export/test_export.py",
     "zoo/generation/open_run.py": "tests/generation/test_generate.py",
-    "zoo/generation/sampling.py": "tests/generation/test_generate.py",
     "zoo/history.py": "tests/testing/test_noticed.py",
     "zoo/kernels/blocked_attention.py": "tests/kernels/test_attend.py",
     "zoo/kernels/shared_pattern.py": "tests/kernels/test_attend.py",

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "RESULTS.md", "CHANGELOG.md", "CONTRIBUTING.md")
 # The pages in the order of the menu; one that is not here yet, or not listed, is no mistake.
 MENU: dict[str, tuple[str, ...]] = {
-    "Use": ("python", "tour", "data", "recipe", "settings", "evaluation", "scaling"),
+    "Use": ("python", "tour", "data", "recipe", "settings", "evaluation", "hub", "scaling"),
     "Methods": ("methods/README", "writing-a-method", "causality"),
     "Judge": ("statistics", "ladders"),
     "Inside": ("architecture", "glossary", "performance", "log"),
@@ -92,7 +92,7 @@ def build(into: Path) -> list[str]:
             site_description="Does this change to the transformer block really help?",
             use_directory_urls=False,  # so that it can be read from a disk, too
             nav=menu(source),
-            not_in_nav="/plugins/cards/*\n",
+            not_in_nav="/plugins/cards/*\n/docs/*/*\n",  # which other pages lead to
             theme={
                 "name": "material",
                 "font": False,

@@ -31,7 +31,13 @@ def test_the_site_is_built_without_a_complaint(tool: ModuleType, tmp_path: Path)
     pages = {entry["location"].partition("#")[0] for entry in index["docs"]}
     ours = {entry.id for entry in installed().entries if entry.distribution == "transformer-zoo"}
     assert {f"plugins/cards/{id}.html" for id in ours} <= pages
-    assert {"index.html", "RESULTS.html", "docs/tour.html", "docs/writing-a-method.html", "docs/methods/index.html"} <= pages
+    assert {
+        "index.html",
+        "RESULTS.html",
+        "docs/tour.html",
+        "docs/writing-a-method.html",
+        "docs/methods/index.html",
+    } <= pages
     home = (tmp_path / "site/index.html").read_text("utf-8")
     assert "md-search__input" in home
     asked = re.findall(r'(?:src|href)="(https?://[^"]+)"', re.sub(r"<a [^>]*>", "", home))
