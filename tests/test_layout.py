@@ -59,6 +59,7 @@ def test_the_diagram_is_fresh() -> None:
 
 LARGE = 60  # lines of code, from which on a module has a test file of its name
 TESTED_ELSEWHERE = {
+    "zoo/api/fitting.py": "tests/api/test_models.py",
     "zoo/bench/measured_process.py": "tests/bench/test_timing.py",
     "zoo/bench/arms.py": "tests/bench/test_runner.py",
     "zoo/bench/collect.py": "tests/bench/test_runner.py",
@@ -71,6 +72,7 @@ TESTED_ELSEWHERE = {
     "zoo/bench/test_split.py": "tests/end_to_end/test_damaged_stores.py",
     "zoo/catalogue/core_settings.py": "tests/catalogue/test_settings_list.py",
     "zoo/catalogue/scaffold/__init__.py": "tests/end_to_end/test_strangers.py",
+    "zoo/cli/evaluate.py": "tests/api/test_runs.py",
     "zoo/cli/plugin_commands/check.py": "tests/testing/test_properties.py",
     "zoo/cli/arguments.py": "tests/end_to_end/test_cli_train.py",
     "zoo/cli/bench.py": "tests/end_to_end/test_cli_bench.py",
@@ -96,11 +98,13 @@ TESTED_ELSEWHERE = {
     "zoo/data/tokenizer_json.py": "tests/data/test_tokenizer.py",
     "zoo/engines/attempt.py": "tests/engines/test_launcher.py",
     "zoo/engines/board.py": "tests/engines/test_launcher.py",
+    "zoo/evaluation/corpus_task.py": "tests/evaluation/test_tasks.py",
+    "zoo/evaluation/outcomes.py": "tests/evaluation/test_tasks.py",
+    "zoo/evaluation/scoring.py": "tests/evaluation/test_tasks.py",
     "zoo/extension.py": "tests/methods/test_methods.py",
     "zoo/export/sentence_pieces.py": "tests/export/test_tokenizer_file.py",
     "zoo/export/transformers_model.py": "tests/export/test_export.py",
     "zoo/generation/open_run.py": "tests/generation/test_generate.py",
-    "zoo/generation/sampling.py": "tests/generation/test_generate.py",
     "zoo/history.py": "tests/testing/test_noticed.py",
     "zoo/kernels/blocked_attention.py": "tests/kernels/test_attend.py",
     "zoo/kernels/shared_pattern.py": "tests/kernels/test_attend.py",
@@ -131,6 +135,7 @@ TESTED_ELSEWHERE = {
     "zoo/runs/run_folder.py": "tests/end_to_end/test_damaged_runs.py",
     "zoo/runs/summary.py": "tests/training/test_trainer.py",
     "zoo/state.py": "tests/methods/test_decode.py",
+    "zoo/statistics/difference.py": "tests/statistics/test_crossed.py",
     "zoo/system/global_state.py": "tests/testing/test_noticed.py",
     "zoo/system/json_rows.py": "tests/system/test_foreign_text.py",
     "zoo/testing/building.py": "tests/testing/test_properties.py",

@@ -34,7 +34,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for kind, rows in tasks.items():
         (root / f"{kind}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for seed in (1, 2):
-        trained(root, seed, "v2_m1")
+        trained(root, seed, "wr_8_2")
         trained(root, seed)
     return root
 
@@ -58,8 +58,12 @@ def trained(root: Path, seed: int, *methods: str, **others: Any) -> zoo.Run:
 
 
 def test_a_run_is_trained_loaded_and_written_with(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = trained(root, 1, "v2_m1")  # is over: it is opened
-    assert run.summary is not None and run.summary.status == "finished" and run.summary.methods == ["residual.v2_m1"]
+    run = trained(root, 1, "wr_8_2")  # is over: it is opened
+    assert (
+        run.summary is not None
+        and run.summary.status == "finished"
+        and run.summary.methods == ["temporal_mixing.wr_8_2"]
+    )
     loaded = zoo.load(str(run.folder))
     prompts = ["one two", "seven"]
     texts = zoo.generate(loaded, prompts, temperature=0, max_tokens=10)
@@ -73,9 +77,9 @@ def test_a_run_is_trained_loaded_and_written_with(root: Path, capsys: pytest.Cap
 def test_runs_that_cannot_be(root: Path) -> None:
     for call, complaint in (
         (lambda: zoo.load(root / "nowhere"), "there is no"),
-        (lambda: trained(root, 1, "v2_m1", **{"train.stepps": 3}), "train.stepps"),
-        (lambda: trained(root, 1, "v2_m1", **{"train.steps": 41}), "has another configuration"),
-        (lambda: trained(root, 1, "v2_m1", "v1_m3"), "both stand in the slot residual"),
+        (lambda: trained(root, 1, "wr_8_2", **{"train.stepps": 3}), "train.stepps"),
+        (lambda: trained(root, 1, "wr_8_2", **{"train.steps": 41}), "has another configuration"),
+        (lambda: trained(root, 1, "wr_8_2", "wr_8"), "both stand in the slot temporal_mixing"),
         (lambda: trained(root, 3, **{"train.lr": {1, 2}}), "Gin has no notation for set"),
         (lambda: zoo.generate(zoo.load(root / "plain-1"), "a", temprature=1), "no temprature (nearest: temperature)"),
         (lambda: zoo.generate(zoo.load(root / "plain-1"), "a", max_tokens=0), "max_tokens = 0 must be at least 1"),
@@ -86,14 +90,14 @@ def test_runs_that_cannot_be(root: Path) -> None:
 
 
 def test_outcomes_are_compared_over_items_and_seeds(root: Path) -> None:
-    runs = {name: [zoo.load(root / f"{name}-{seed}") for seed in (1, 2)] for name in ("v2_m1", "plain")}
+    runs = {name: [zoo.load(root / f"{name}-{seed}") for seed in (1, 2)] for name in ("wr_8_2", "plain")}
     outcomes = {name: [zoo.evaluate(run, "pairs", root / "pairs.jsonl") for run in of] for name, of in runs.items()}
     assert all(each.figures["accuracy"] > 0.9 for of in outcomes.values() for each in of)  # it knows its saying
-    difference = zoo.compare(outcomes["v2_m1"], outcomes["plain"], "margin")
-    means = [sum(each.figures["margin"] for each in outcomes[name]) / 2 for name in ("v2_m1", "plain")]
+    difference = zoo.compare(outcomes["wr_8_2"], outcomes["plain"], "margin")
+    means = [sum(each.figures["margin"] for each in outcomes[name]) / 2 for name in ("wr_8_2", "plain")]
     assert difference.n == 2 and difference.mean == pytest.approx(means[0] - means[1])
-    assert zoo.compare(outcomes["v2_m1"][0], outcomes["plain"][0], "margin").degrees == 11
-    assert zoo.compare(runs["v2_m1"], runs["plain"]).n == 2  # by their summaries
+    assert zoo.compare(outcomes["wr_8_2"][0], outcomes["plain"][0], "margin").degrees == 11
+    assert zoo.compare(runs["wr_8_2"], runs["plain"]).n == 2  # by their summaries
 
 
 def test_a_corpus_gives_the_loss_of_the_run_s_own_validation(root: Path) -> None:
@@ -106,19 +110,19 @@ def test_a_corpus_gives_the_loss_of_the_run_s_own_validation(root: Path) -> None
 
 
 def test_the_command(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ours, theirs = ([str(root / f"{name}-{seed}") for seed in (1, 2)] for name in ("v2_m1", "plain"))
+    ours, theirs = ([str(root / f"{name}-{seed}") for seed in (1, 2)] for name in ("wr_8_2", "plain"))
     tasks = [f"--{kind}={root / kind}.jsonl" for kind in ("pairs", "cloze", "choices")]
     assert main([*ours, "--against", *theirs, *tasks]) == 0
     out = capsys.readouterr().out
-    assert "| v2_m1-1 | v2_m1 | 1 | cloze | 2 | loss |" in out and "| choices | bits_per_byte | lower | 2 |" in out
-    lines = (root / "v2_m1-1" / FILE).read_text().splitlines()
+    assert "| wr_8_2-1 | wr_8_2 | 1 | cloze | 2 | loss |" in out and "| choices | bits_per_byte | lower | 2 |" in out
+    lines = (root / "wr_8_2-1" / FILE).read_text().splitlines()
     assert [json.loads(line)["task"] for line in lines] == ["pairs", "cloze", "choices"]
     assert main([ours[0], *tasks, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["task"] for row in rows] == ["pairs", "cloze", "choices"] and rows[1]["items"] == 2
-    assert len((root / "v2_m1-1" / FILE).read_text().splitlines()) == 3  # nothing is measured twice
+    assert len((root / "wr_8_2-1" / FILE).read_text().splitlines()) == 3  # nothing is measured twice
     assert main([ours[0], tasks[0], "--again"]) == 0
-    assert len((root / "v2_m1-1" / FILE).read_text().splitlines()) == 4
+    assert len((root / "wr_8_2-1" / FILE).read_text().splitlines()) == 4
 
 
 def test_the_command_refuses_in_a_sentence(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,7 +147,9 @@ def test_the_command_refuses_in_a_sentence(root: Path, tmp_path: Path, capsys: p
         assert code == 2 and error.startswith("zoo-eval: ") and complaint in error and "Traceback" not in error
 
 
-def test_a_tokenizer_of_another_vocabulary_is_refused(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tokenizer_of_another_vocabulary_is_refused(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.copytree(root / "plain-1", tmp_path / "copy")
     sentencepiece = trained(root, 4, **{"data.tokenizer": "sentencepiece", "data.vocab_size": 280})
     shutil.copy(sentencepiece.folder / "tokenizer.model", tmp_path / "copy" / "tokenizer.model")

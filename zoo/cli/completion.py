@@ -19,7 +19,7 @@ examples:
 
 The script is written from the commands as they are installed; write it again when they change.
 """
-MODULES = ("train", "bench", "report", "plugins", "data", "generate", "evaluate")
+MODULES = ("train", "bench", "report", "plugins", "data", "generate", "export", "evaluate")
 SHELLS = ("bash", "zsh", "fish")
 
 

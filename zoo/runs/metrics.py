@@ -18,6 +18,7 @@ from zoo.errors import RunError
 from zoo.runs.event_file import PATTERN as EVENTS
 from zoo.runs.probe_figures import FEW
 from zoo.runs.tensorboard import TensorBoard
+from zoo.runs.trackers import Trackers
 from zoo.system.files import write_atomically
 from zoo.system.regular_files import parse_object, read_regular
 
@@ -64,8 +65,14 @@ def last_step(folder: Path) -> int:
 class Records:
     """The open records of a run, continued from `marks` (none: from the beginning)."""
 
-    def __init__(self, folder: Path, marks: Mapping[str, int] | None = None, step: int = 0) -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        marks: Mapping[str, int] | None = None,
+        step: int = 0,
+        trackers: Trackers | None = None,
+    ) -> None:
+        self.folder, self._trackers = folder, trackers
         _cut_back(folder, marks or {})
         self._rows: IO[str] = (folder / METRICS).open("a", encoding="utf-8")
         self.tensorboard = TensorBoard(folder, step, resumes=bool(marks))
@@ -77,6 +84,8 @@ class Records:
         """Write one row; its numbers become scalars of TensorBoard too."""
         self._line(kind, step, {name: _json(value) for name, value in figures.items()})
         self.tensorboard.scalars(kind, step, figures)
+        if self._trackers:
+            self._trackers.row(kind, step, figures)
 
     def probes(self, step: int, probes: Probes) -> None:
         """Write what the layers have learned; TensorBoard gets figures of it."""
@@ -108,6 +117,8 @@ class Records:
             self._rows.close()
         finally:
             self.tensorboard.close()
+            if self._trackers:
+                self._trackers.close()
 
 
 def _content(rows: Path) -> bytes:

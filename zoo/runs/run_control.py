@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-RUN_CONTROL = ("train.keep_checkpoints", "train.rank_timeout")
+RUN_CONTROL = ("train.keep_checkpoints", "train.rank_timeout", "train.trackers")

@@ -18,6 +18,7 @@ from zoo.runs import checkpoint, run_folder
 from zoo.runs.lost_rows import mend
 from zoo.runs.metrics import Records
 from zoo.runs.provenance import device_name, provenance
+from zoo.runs.trackers import Trackers
 from zoo.system.clock import now
 from zoo.training import leak_alarm, memory_check, random_state
 from zoo.training.early_checks import Early
@@ -243,7 +244,8 @@ def _open_records(config: Config, session: Session, saved: dict[str, Any] | None
         if saved:
             for message in mend(session.folder, saved["marks"], session.state.step, session.settings.log_every):
                 session.bar.say(message)
-        session.records = Records(session.folder, saved["marks"] if saved else None, session.state.step)
+        trackers = Trackers(session.settings.trackers, session.folder, config.text, session.bar.say)
+        session.records = Records(session.folder, saved["marks"] if saved else None, session.state.step, trackers)
         if not saved:
             session.records.tensorboard.describe(config.text, session.model.num_parameters())
             session.records.flush()
