@@ -179,7 +179,10 @@ def test_fit_is_a_run_s_own_step() -> None:
     ("given", "complaint"),
     [
         (lambda m: zoo.fit(m, iter([batch()]), steps=2), "fewer batches than steps"),
-        (lambda m: zoo.fit(m, [torch.zeros(3, dtype=torch.long)], steps=1), "has the shape (rows, tokens + 1), not (3,)"),
+        (
+            lambda m: zoo.fit(m, [torch.zeros(3, dtype=torch.long)], steps=1),
+            "has the shape (rows, tokens + 1), not (3,)",
+        ),
         (lambda m: zoo.fit(m, [(batch(), batch()[:, 1:])], steps=1), "a pair of tensors of one shape"),
         (lambda m: zoo.fit(m, [batch()], steps=1, warmupp=0.1), "has no setting warmupp (nearest: warmup)"),
         (lambda m: zoo.fit(m, [batch()], steps=0), "train.steps = 0 must be at least 1"),

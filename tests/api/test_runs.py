@@ -143,7 +143,9 @@ def test_the_command_refuses_in_a_sentence(root: Path, tmp_path: Path, capsys: p
         assert code == 2 and error.startswith("zoo-eval: ") and complaint in error and "Traceback" not in error
 
 
-def test_a_tokenizer_of_another_vocabulary_is_refused(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tokenizer_of_another_vocabulary_is_refused(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.copytree(root / "plain-1", tmp_path / "copy")
     sentencepiece = trained(root, 4, **{"data.tokenizer": "sentencepiece", "data.vocab_size": 280})
     shutil.copy(sentencepiece.folder / "tokenizer.model", tmp_path / "copy" / "tokenizer.model")

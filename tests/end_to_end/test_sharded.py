@@ -91,13 +91,17 @@ def test_a_run_goes_on_with_other_numbers_of_processes(ran: Ran, tmp_path: Path)
     assert alone(base, "elsewhere").status == "finished"
     alone(tmp_path, "alone")
     assert losses(base / "elsewhere") == pytest.approx(losses(tmp_path / "alone"), rel=1e-5)
-    ours, theirs = (checkpoint.read(checkpoint.listed(run / "checkpoints")[-1]) for run in (base / "elsewhere", tmp_path / "alone"))
+    ours, theirs = (
+        checkpoint.read(checkpoint.listed(run / "checkpoints")[-1]) for run in (base / "elsewhere", tmp_path / "alone")
+    )
     for name, weight in theirs["model"].items():
         assert torch.allclose(ours["model"][name], weight, atol=1e-5), name
 
 
 @pytest.mark.parametrize(("size", "parts"), [(1, 6), (2, 3), (3, 2), (6, 1), (4, None), (12, None)])
-def test_a_number_of_processes_that_can_share_the_batches_of_a_step(tmp_path: Path, size: int, parts: int | None) -> None:
+def test_a_number_of_processes_that_can_share_the_batches_of_a_step(
+    tmp_path: Path, size: int, parts: int | None
+) -> None:
     """A run of three processes, each with two batches."""
     (tmp_path / "config.gin").write_text("")
     (tmp_path / "versions.json").write_text('{"world_size": 3}')
@@ -106,7 +110,9 @@ def test_a_number_of_processes_that_can_share_the_batches_of_a_step(tmp_path: Pa
         settings, words = _resized(Settings(accumulate=2), ranks, tmp_path)
         assert settings.accumulate == parts and len(words) == (size != 3)
     else:
-        with pytest.raises(RunError, match=f"begun by 3 processes, each with 2 batches .*: {size} cannot share them equally"):
+        with pytest.raises(
+            RunError, match=f"begun by 3 processes, each with 2 batches .*: {size} cannot share them equally"
+        ):
             _resized(Settings(accumulate=2), ranks, tmp_path)
 
 
@@ -114,9 +120,16 @@ def test_what_is_not_finite_on_one_rank_is_skipped_by_all_and_found(ran: Ran) ->
     _, found = ran
     for rank in found:
         forward, backward = rank["spoilt"]
-        assert (forward["status"], forward["skipped_steps"]) == (backward["status"], backward["skipped_steps"]) == ("diverged", 2)
+        assert (
+            (forward["status"], forward["skipped_steps"])
+            == (backward["status"], backward["skipped_steps"])
+            == ("diverged", 2)
+        )
         assert forward["blew_up"] == "layer 2 output is NaN"
-        assert backward["blew_up"].startswith("the gradient of ") and "though the forward pass is finite" in backward["blew_up"]
+        assert (
+            backward["blew_up"].startswith("the gradient of ")
+            and "though the forward pass is finite" in backward["blew_up"]
+        )
 
 
 def test_a_checkpoint_that_one_rank_cannot_write_leaves_the_former_one(ran: Ran) -> None:

@@ -19,7 +19,9 @@ def written(path: Path, *rows: Any) -> Path:
 
 def test_the_formats_of_others(tmp_path: Path) -> None:
     blimp = {"sentence_good": "Who left?", "sentence_bad": "Who leaved?", "UID": "x", "pairID": "0"}
-    assert read_items("pairs", written(tmp_path / "a", blimp, "", blimp)) == [Item("", ("Who left?", "Who leaved?"))] * 2
+    assert (
+        read_items("pairs", written(tmp_path / "a", blimp, "", blimp)) == [Item("", ("Who left?", "Who leaved?"))] * 2
+    )
     lambada = [{"text": "He went to the door\n"}, {"context": "It is", "target": "so"}]
     assert read_items("cloze", written(tmp_path / "b", *lambada)) == [
         Item("He went to the", (" door",)),
@@ -85,4 +87,7 @@ def test_an_identity_is_of_every_item() -> None:
     items = [Item("a", ("b", "c"), 0), Item("d", ("e",), 0)]
     assert identity("choices", items) == identity("choices", list(items))
     others = [items[:1], [Item("a", ("b", "c"), 1), items[1]], [Item("ab", ("", "c"), 0), items[1]]]
-    assert len({identity("choices", items), identity("pairs", items), *(identity("choices", each) for each in others)}) == 5
+    assert (
+        len({identity("choices", items), identity("pairs", items), *(identity("choices", each) for each in others)})
+        == 5
+    )

@@ -60,7 +60,8 @@ def test_figures_are_those_of_a_naive_model(tmp_path: Path, methods: tuple[str, 
     sizes = [len(e[r]) + 1 for _, e, r in rows]
     assert found.figures["bits_per_byte"] == pytest.approx(sum(right) / sum(sizes), rel=1e-4)
     hits = [
-        min(range(len(e)), key=lambda j, i=i, e=e: bits[i][j] / (len(e[j]) + 1)) == r for i, (_, e, r) in enumerate(rows)
+        min(range(len(e)), key=lambda j, i=i, e=e: bits[i][j] / (len(e[j]) + 1)) == r
+        for i, (_, e, r) in enumerate(rows)
     ]
     assert found.figures["accuracy"] == sum(hits) / 2
 

@@ -8,7 +8,6 @@ from helpers.against_relatives import assert_equals_relative, assert_starts_as_r
 from helpers.mixer_adapters import ADAPTERS, adapter
 from helpers.random_models import factory, random_model, tokens
 
-from zoo.errors import ZooError
 from zoo.extension import preset
 from zoo.model.build import model
 from zoo.model.language_model import LanguageModel

@@ -29,7 +29,9 @@ def place(environment: Mapping[str, str] = os.environ) -> Place:
         return Place()
     if len(given) == 1:
         other = {"RANK": "WORLD_SIZE", "WORLD_SIZE": "RANK"}[given[0]]
-        raise ConfigError(f"{given[0]} is set in the environment and {other} is not: set both, as torchrun does, or none")
+        raise ConfigError(
+            f"{given[0]} is set in the environment and {other} is not: set both, as torchrun does, or none"
+        )
     size, rank = _number(environment, "WORLD_SIZE", 1), _number(environment, "RANK", 0)
     _check_rank("RANK", rank, "WORLD_SIZE", size)
     local_size = _number(environment, "LOCAL_WORLD_SIZE", 1, size)

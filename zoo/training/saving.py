@@ -99,7 +99,9 @@ def read_saved(newest: checkpoint.Checkpoint, in_parts: bool) -> dict[str, Any]:
     """What a checkpoint holds; without the tensors where every rank reads its own parts of them later."""
     if in_parts and newest.is_sharded:
         rest = sharded_checkpoint.read_rest(newest.path)
-        checkpoint.check_parts(newest, rest, {k: v for k, v in checkpoint.PARTS.items() if k not in ("model", "optimizer")})
+        checkpoint.check_parts(
+            newest, rest, {k: v for k, v in checkpoint.PARTS.items() if k not in ("model", "optimizer")}
+        )
         return rest
     content = checkpoint.read(newest)
     checkpoint.check_parts(newest, content)
@@ -161,7 +163,9 @@ def _load_shards(session: Session, source: Path) -> None:
     """Each rank reads what it holds, whoever wrote it."""
     shapes = sharded_checkpoint.shapes(source)
     trained = session.replica.trained
-    kept = {tuple(name.split(SEPARATOR)[1:]): shapes[name] for name in shapes if not name.startswith(_name("model", ""))}
+    kept = {
+        tuple(name.split(SEPARATOR)[1:]): shapes[name] for name in shapes if not name.startswith(_name("model", ""))
+    }
     states = empty_states(trained, kept)  # type: ignore[arg-type]
     tensors = {_name("model", name): tensor.detach() for name, tensor in trained.state_dict().items()}
     if wrong := sorted(tensors.keys() ^ {name for name in shapes if name.startswith(_name("model", ""))}):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import math
 import time
@@ -12,9 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoo.runs import checkpoint
 from zoo.runs.metrics import Records
-from zoo.training import random_state
 from zoo.training.progress_lines import Quiet
 from zoo.training.schedules import Period, periods
 from zoo.training.signals import Stop

@@ -227,7 +227,12 @@ def new_session(settings: Settings, ranks: Ranks, folder: Path, data: Data, mode
 def _describe(config: Config, session: Session) -> list[str]:
     """Write down what is needed to run it again; what there is to say about it."""
     data = session.data
-    made_with = {**run_folder.identity(data), "world_size": session.ranks.size, **provenance(config.plugins), "started": now()}
+    made_with = {
+        **run_folder.identity(data),
+        "world_size": session.ranks.size,
+        **provenance(config.plugins),
+        "started": now(),
+    }
     with run_folder.writing(session.folder):
         return run_folder.describe(session.folder, config, made_with, data.tokenizer.content)
 
