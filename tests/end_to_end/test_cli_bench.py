@@ -142,7 +142,8 @@ def test_reports_are_merged_and_compared(
     assert "| v1_m3 | 2 |" in out and "| v1_m4 | 2 |" in out
     for file in ("report.md", "report.html"):
         assert "Against the earlier results" in (tmp_path / "both" / file).read_text()
-    assert "best of Version 1" in page.read_text()
+    assert "[v1_m3](docs/results/v1_m3.md)" in page.read_text()
+    assert "best of Version 1" in (page.parent / "docs/results/v1_m3.md").read_text()
     assert report_command.main([str(tmp_path)]) == 2
     assert "has no results.jsonl" in capsys.readouterr().err
     assert report_command.main([one, "--results", str(tmp_path / "no" / "page.md")]) == 2

@@ -109,6 +109,13 @@ def test_a_store_without_any_comparison_has_a_page() -> None:
     assert "nothing to compare yet" in html_report(Findings.of([result("baseline", 1, 3.0)]))
 
 
+@pytest.mark.parametrize("loss", [3.0, 1e100, 1e-300])
+def test_losses_that_are_all_the_same_or_absurd_have_a_page(loss: float) -> None:
+    same = [result("baseline", 1, 3.0), result("baseline", 2, 3.0), result("m", 1, loss), result("m", 2, loss)]
+    page = Page(html_report(Findings.of(same)))
+    assert page.open == [] and len(page.all("section")) == 1
+
+
 def test_many_methods_have_no_page_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoo.report.method_pages.MOST_PAGES", 1)
     page = Page(html_report(Findings.of([*study(-0.1), *(result("n", s, 3.0 + s / 10) for s in (1, 2, 3))])))

@@ -79,6 +79,8 @@ def ticks(low: float, high: float, log: bool) -> list[float]:
         inside = [mark for mark in marks if low <= mark <= high]
         if len(inside) > 1:
             return inside
+    if not 0 < high - low < math.inf:
+        return []
     step = _round_step((high - low) / 5)
     first_mark, last_mark = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [step * count for count in range(first_mark, last_mark + 1)]

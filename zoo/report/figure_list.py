@@ -12,8 +12,8 @@ from zoo.report.cell_texts import against, short_name, where
 from zoo.report.findings import Findings
 from zoo.report.grouping import by_method, methods_of
 from zoo.report.ladder_figures import kappa_figure
-from zoo.report.overview import parts, shown
-from zoo.report.selection import curves_drawn, differences_drawn
+from zoo.report.overview import MOST_ROWS, parts, shown
+from zoo.report.selection import ROWS, curves_drawn, differences_drawn
 from zoo.report.standings import Standing, standings
 from zoo.report.verdict_words import VOID
 from zoo.report.verdicts import Comparison
@@ -54,7 +54,8 @@ def overview_figures(some: Sequence[Standing]) -> list[tuple[str, Figure]]:
     """The figure of the first screen: κ of every method with its interval, and differences of those that have none."""
     drawn = []
     for of in parts(some):
-        rows = [each for each in shown(of) if not math.isnan(each.effect.value)][:MOST_BARS]
+        most = MOST_BARS if len(of) <= MOST_ROWS else ROWS
+        rows = [each for each in shown(of) if not math.isnan(each.effect.value)][:most]
         bars = [figures.Bar(_bar_name(each, of), *each.effect, each.verdict) for each in rows]
         if not bars:
             continue

@@ -221,7 +221,7 @@ def _scale(rows: Sequence[Row], ladder: bool) -> Scale:
         return Scale(min(low, 0.95) / 1.02, max(high, 1.05) * 1.02, log=True)
     sizes = sorted(abs(effect.value) for effect in sound)
     most = FAR * sizes[len(sizes) // 2] if sizes else 1.0
-    reach = min(max(map(abs, ends), default=1.0), max(most, 1e-6))
+    reach = min(max(map(abs, ends), default=1.0), max(most, 1e-6)) or 1.0  # all the same: any axis will do
     return Scale(-1.05 * reach, 1.05 * reach, log=False)
 
 

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
 
 from zoo.report.chart_svg import chart_svg
@@ -25,23 +25,27 @@ TITLE = "Does it help?"
 
 
 def html_report(report: Findings) -> str:
-    """The whole page: the first screen, a section per method that a link opens, and the long tables last."""
+    """The whole page."""
+    return "".join(html_pieces(report))
+
+
+def html_pieces(report: Findings) -> Iterator[str]:
+    """The page, piece by piece: the first screen, the long tables, then a section per method, shown when a link opens it."""
     rows = standings(report)
     pages = method_pages(report, rows)
     links = {page.name: f"#{anchor(page)}" for page in pages}
     style, script = _file("page.css"), _file("page.js")
-    body = [
-        f'<div class="overview"><h1 id="top">{TITLE}</h1><p>{text(conditions(report))}</p><p>{text(trust(report.ladders))}</p>'
-        f"<p>{text(redefined_text(report.redefined))}</p>",
-        first_screen(rows, links),
-        *(_table(controls_table(ladder)) for ladder in report.ladders),
-        f"<h2>What the words mean</h2><details><summary>columns and verdicts</summary>{_legend(report)}</details>",
-        "<h2>All tables</h2>",
-        *(_table(table) for table in tables(report, learned=True)),
-        "</div>",
-        *(_section(page) for page in pages),
-    ]
-    return f"{_head(style, script)}<body>{''.join(body)}<script>{script}</script></body></html>\n"
+    yield f'{_head(style, script)}<body><div class="overview"><h1 id="top">{TITLE}</h1>'
+    for sentence in (conditions(report), trust(report.ladders), redefined_text(report.redefined)):
+        yield f"<p>{text(sentence)}</p>"
+    yield first_screen(rows, links)
+    yield from map(_table, map(controls_table, report.ladders))
+    yield f"<h2>What the words mean</h2><details><summary>columns and verdicts</summary>{_legend(report)}</details>"
+    yield "<h2>All tables</h2>"
+    yield from map(_table, tables(report, learned=True))
+    yield "</div>"
+    yield from map(_section, pages)
+    yield f"<script>{script}</script></body></html>\n"
 
 
 def anchor(page: MethodPage) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 
 from zoo.report.conditions import conditions
 from zoo.report.findings import Findings
@@ -19,6 +20,11 @@ OVERVIEW = "overview/"  # what the names of the first screen's figures begin wit
 
 def markdown(report: Findings, figures: Iterable[str] = (), left_out: str = "") -> str:
     """The report in Markdown; of figures, their names; `left_out` says what they do not show."""
+    return "".join(markdown_pieces(report, figures, left_out))
+
+
+def markdown_pieces(report: Findings, figures: Iterable[str], left_out: str) -> Iterator[str]:
+    """The report in Markdown, piece by piece, each a line or several."""
     names = list(figures)
     first = [f"{FIGURES}/{figure_file(name)}" for name in names if name.startswith(OVERVIEW)]
     drawn = [_image(name) for name in names if not name.startswith(OVERVIEW)]
@@ -27,7 +33,8 @@ def markdown(report: Findings, figures: Iterable[str] = (), left_out: str = "") 
     lines += [foreign_text.markdown(conditions(report)), "", introduction(report), ""]
     lines += [foreign_text.markdown(redefined_text(report.redefined)), ""] if report.redefined else []
     head = ["## Figures", "", *([left_out, ""] if left_out else [])] if drawn else []
-    return "\n".join([*lines, *(table.markdown() for table in tables(report, learned=True)), *head, *drawn])
+    long = (table.markdown() for table in tables(report, learned=True))
+    yield from (f"{line}\n" for line in itertools.chain(lines, long, head, drawn))
 
 
 def _image(name: str) -> str:

@@ -10,14 +10,14 @@ from pathlib import Path
 from zoo.report.figure_list import report_figures
 from zoo.report.figures import svg
 from zoo.report.findings import Findings
-from zoo.report.html_report import html_report
+from zoo.report.html_report import html_pieces
 from zoo.report.markdown_pages import FIGURES
 from zoo.report.overview import answers, parts
-from zoo.report.pages import figure_file, markdown
+from zoo.report.pages import figure_file, markdown_pieces
 from zoo.report.selection import left_out
 from zoo.report.standings import standings
 from zoo.report.tensorboard import IN_TENSORBOARD, REPORT, RUN, SHOWN, SOME, TENSORBOARD, to_tensorboard
-from zoo.system.files import write_atomically
+from zoo.system.files import write_atomically, write_pieces_atomically
 
 
 def write_report(report: Findings, folder: Path) -> None:
@@ -28,8 +28,8 @@ def write_report(report: Findings, folder: Path) -> None:
     (folder / FIGURES).mkdir(parents=True, exist_ok=True)
     for name, image in images.items():
         write_atomically(folder / FIGURES / figure_file(name), image)
-    write_atomically(folder / "report.md", markdown(report, images, note))
-    write_atomically(folder / "report.html", html_report(report))
+    write_pieces_atomically(folder / "report.md", markdown_pieces(report, images, note))
+    write_pieces_atomically(folder / "report.html", html_pieces(report))
     to_tensorboard(report, drawn, folder / TENSORBOARD)
 
 

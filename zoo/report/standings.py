@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -76,6 +77,8 @@ class Standing(NamedTuple):
         return math.log(self.effect.value) if self.ladder and self.effect.value > 0 else -self.effect.value
 
 
+# A command asks for them once per page; those of a large store take a while.
+@functools.lru_cache(maxsize=1)
 def standings(report: Findings) -> list[Standing]:
     """A row per method and host, the best first, controls last: of ladders, and of suites what no ladder has judged."""
     by_arm = {arm.id: arm for arm in report.arms}
@@ -156,7 +159,8 @@ def _of_suites(comparisons: Iterable[Comparison]) -> Iterator[Standing]:
     for c in comparisons:
         groups.setdefault((c.name, c.method.first.host), []).append(c)
     for (name, host), of in groups.items():
-        of.sort(key=lambda c: c.baseline.spent.flops * c.baseline.spent.trained)
+        if len(of) > 1:
+            of.sort(key=lambda c: c.baseline.spent.flops * c.baseline.spent.trained)
         last = of[-1]
         ours, theirs = last.method.first, last.baseline.first
         cost = Cost(
@@ -178,10 +182,11 @@ def _of_suites(comparisons: Iterable[Comparison]) -> Iterator[Standing]:
 
 def _compared(c: Comparison) -> AtSize:
     ours, theirs = c.means()
+    spent = c.baseline.spent
     return AtSize(
         rung=0,
-        parameters=c.baseline.spent.parameters,
-        tokens=c.baseline.spent.trained,
+        parameters=spent.parameters,
+        tokens=spent.trained,
         seeds=c.difference.n,
         loss=ours,
         plain_loss=theirs,

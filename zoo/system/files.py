@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,22 @@ def write_atomically(path: Path, text: str) -> None:
     replace_file(path, text.encode())
 
 
+def write_pieces_atomically(path: Path, pieces: Iterable[str]) -> None:
+    """Replace a text file as a whole, or leave it as it was; of a long text no more than a piece is in memory."""
+    _replace(path, (piece.encode() for piece in pieces))
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Replace a file by these bytes, or leave it as it was."""
+    _replace(path, [content])
+
+
+def _replace(path: Path, pieces: Iterable[bytes]) -> None:
     temporary = path.with_name(path.name + TEMPORARY)
     try:
         with temporary.open("wb") as file:
-            file.write(content)
+            for piece in pieces:
+                file.write(piece)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
