@@ -23,7 +23,7 @@ def command(tmp_path: Path, launcher: PretendLauncher, monkeypatch: pytest.Monke
     """A small ladder whose runs only pretend, and whose kit says yes."""
     (tmp_path / "small.gin").write_text(LADDER)
     pretending = LadderLauncher(KAPPAS)
-    monkeypatch.setattr("zoo.bench.launch.LocalLauncher", lambda capacity: pretending)
+    monkeypatch.setattr("zoo.bench.launch.LocalLauncher", lambda *_: pretending)
     monkeypatch.setattr("zoo.cli.kit_gate._broken", lambda arm, name: [])
 
     def pace(arm: Arm, threads: int) -> forecast.Pace:
