@@ -14,6 +14,7 @@ from zoo.errors import ZooError
 from zoo.extension import AttentionInputs, Layer, ScoreMixing, hint, preset
 from zoo.functional import rms_norm
 from zoo.history import History
+from zoo.scan import scalar_decay
 from zoo.scores import Factors, Scores, Term, attend
 from zoo.state import State, with_past
 from zoo.sums import previous, taps
@@ -147,17 +148,12 @@ class LinearMemory(GatedMean):
 
     def context(self, u: Tensor, state: State | None) -> Tensor:
         c, values = self.mean(u, state), self._values(u, state)
-        memory = None if state is None else state.get(self, "memory")
-        if memory is None:
-            memory = u.new_zeros(u.size(0), u.size(2), u.size(2))  # Σ_s u_s A_sᵀ
-        done = []
-        for c_t, u_s, v_s in zip(*(x.split(CHUNK, dim=1) for x in (c, u, values)), strict=True):
-            within = (c_t @ u_s.mT).tril() @ v_s
-            done.append(within + c_t @ memory)
-            memory = memory + u_s.mT @ v_s
+        q, k, v = (x.unsqueeze(2) for x in (c, u, values))  # one head of width D
+        memory = None if state is None else state.get(self, "memory")  # Σ_s u_s A_sᵀ
+        context, memory = scalar_decay(q, k, v, None, memory, chunk=CHUNK)
         if state is not None:
             state.set(self, "memory", memory)
-        return torch.cat(done, dim=1) / u.size(-1)
+        return context.squeeze(2) / u.size(-1)
 
 
 class LinearMemoryLeak(GatedMean):
