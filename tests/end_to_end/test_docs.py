@@ -141,6 +141,7 @@ COMMANDS = {
     "zoo-data": "zoo.cli.data:parser",
     "zoo-generate": "zoo.cli.generate:parser",
     "zoo-export": "zoo.cli.export:parser",
+    "zoo-eval": "zoo.cli.evaluate:parser",
 }
 
 
@@ -155,7 +156,7 @@ def test_the_commands_of_the_readme_are_understood() -> None:
     """Flags exist, bare names are Gin files, and ids are methods; nothing is run."""
     found = commands(ROOT / "README.md")
     assert {command for command, *_ in found} == COMMANDS.keys() and len(found) > 12
-    for command, *arguments in (*found, *commands(ROOT / "docs/hub.md")):
+    for command, *arguments in (*found, *commands(ROOT / "docs/hub.md"), *commands(ROOT / "docs/evaluation.md")):
         understood(command, arguments)
 
 
