@@ -9,7 +9,7 @@ import pytest
 from helpers.pretend_ladder import LADDER, SETTINGS, LadderLauncher
 
 from zoo.bench.ladder_notes import read_ladder_arms, read_predictions
-from zoo.bench.ladder_plan import LadderPlan, Member, Rung, plan_ladder
+from zoo.bench.ladder_plan import OWN_RATE, LadderPlan, Member, Rung, plan_ladder
 from zoo.bench.ladder_runner import at_look, run_ladder
 from zoo.bench.store import Store
 
@@ -146,3 +146,23 @@ def test_damaged_notes_cost_their_line_alone(tmp_path: Path, capsys: pytest.Capt
     warnings: list[str] = []
     assert read_ladder_arms([tmp_path], warnings.append) == {} and read_predictions([tmp_path], warnings.append) == {}
     assert any("line 2" in text for text in warnings)
+
+
+def test_the_rates_of_a_rung_are_widened_for_all_of_its_arms_but_not_for_the_harmful_one(
+    ladder: str, tmp_path: Path
+) -> None:
+    """The gain does best at five times its rate, the harmful arm at an eighth: nobody is tried at that."""
+    best = {"wr_mean": 2.3, "skip_scalar_0": -3.0}
+    launcher, judge = LadderLauncher({}, best_rates=best), Judge()
+    judge.launcher = launcher
+    plan = plan_ladder(ladder, [], [*SETTINGS, "suite.lrs = (0.5, 1.0, 2.0)", "suite.widenings = 3"])
+    store = Store(tmp_path / "bench")
+    assert run_ladder(plan, store, judge, launcher=launcher, say=lambda text: None) == []
+    results = store.read().values()
+    for rung in plan.rungs[:2]:
+        for member in (each for each in rung.members if each.role in OWN_RATE):
+            tried = {r.lr_factor for r in results if r.arm == member.arm.id and r.seed == 0}
+            assert tried == {0.5, 1.0, 2.0, 4.0, 8.0}
+    noted = read_ladder_arms([tmp_path / "bench"])
+    assert {arm.factor for arm in noted.values() if arm.label == "wr_mean"} == {4.0}
+    assert {arm.factor for arm in noted.values() if arm.label == "skip_scalar_0"} == {0.5}

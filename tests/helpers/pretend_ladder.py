@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from pathlib import Path
 
 from helpers.pretend_bench import PretendLauncher, folder_of, leave_run
@@ -35,10 +36,12 @@ def plain_loss(size: float, tokens: float) -> float:
 class LadderLauncher(PretendLauncher):
     """Leaves runs whose loss follows from their size, tokens, seed and method."""
 
-    def __init__(self, kappas: dict[str, float], deviation: float = 0.001) -> None:
-        """`kappas` are the true multipliers, by method."""
+    def __init__(
+        self, kappas: dict[str, float], deviation: float = 0.001, best_rates: dict[str, float] | None = None
+    ) -> None:
+        """True multipliers by method, and log₂ of the best factors of their rates; None: no rate matters."""
         super().__init__()
-        self.kappas, self.deviation = kappas, deviation
+        self.kappas, self.deviation, self.best_rates = kappas, deviation, best_rates
         self.perform = self.pretend_run
 
     def pretend_run(self, task: Task) -> None:
@@ -56,6 +59,11 @@ class LadderLauncher(PretendLauncher):
             * int(values["data.length"])
             * int(values.get("train.accumulate", "1"))
         )
-        factor = math.sqrt(self.kappas.get(task.title.partition(" ")[0], 1.0))
+        name = task.title.partition(" ")[0]
+        factor = math.sqrt(self.kappas.get(name, 1.0))
         noise = random.Random(task.title + str(depth) + str(steps)).gauss(0, self.deviation)
-        leave_run(folder_of(task), plain_loss(size * factor, tokens * factor) + noise, steps, tokens)
+        loss = plain_loss(size * factor, tokens * factor) + noise
+        if self.best_rates is not None:
+            tried = re.search(r"lr × ([\d.]+)", task.title)
+            loss += 0.01 * (math.log2(float(tried[1]) if tried else 1.0) - self.best_rates.get(name, 0.0)) ** 2
+        leave_run(folder_of(task), loss, steps, tokens)

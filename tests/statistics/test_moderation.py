@@ -47,6 +47,13 @@ def test_the_prior_is_what_its_definition_says(degrees: list[float]) -> None:
     assert tuple(family_prior(VARIANCES, degrees)) == pytest.approx(naive_prior(VARIANCES, degrees), rel=2e-3)
 
 
+def test_hundreds_of_variances_are_averaged_over_as_well() -> None:
+    """What they leave open of d₀ is narrower than what a few nodes would see."""
+    drawn = numpy.random.default_rng(0)
+    variances = list(drawn.f(4, 10, size=600))
+    assert tuple(family_prior(variances, [4.0] * 600)) == pytest.approx(naive_prior(variances, [4.0] * 600), rel=2e-3)
+
+
 def test_two_variances_are_pooled() -> None:
     assert family_prior([1.0, 1.0], [1.0, 1.0]) == Prior(math.inf, 1.0, 1.0)
     assert moderated([1.0, 1.2], [4.0] * 2, family_prior([1.0, 1.2], [4.0] * 2)) == pytest.approx([1.1] * 2)

@@ -15,6 +15,7 @@ from zoo.bench.learning_rates import best_rate
 from zoo.bench.measure_costs import measure_costs, missing_costs
 from zoo.bench.missing import missing_runs, untested_runs
 from zoo.bench.pool import Pool
+from zoo.bench.rate_trials import try_rates
 from zoo.bench.schedule import Say, Schedule
 from zoo.bench.step_costs import read_costs
 from zoo.bench.store import TUNING_SEED, Store, by_arm, note_suite
@@ -136,25 +137,30 @@ class _Climb:
 
     def _factors(self, rung: Rung, members: Iterable[Member]) -> dict[str, float]:
         """The rate of every arm: tried at the two smallest rungs, and further up where those disagree."""
-        suite = self.plan.suite
         own = [member for member in members if member.role in OWN_RATE]
-        tried = {member.label: self._tried(member.label) for member in own}
-        several = [member for member in own if len(tried[member.label]) > 1]
-        self.pool.train(Job(member.arm, TUNING_SEED, factor) for member in several for factor in tried[member.label])
+        decided = {member.label: rate for member in own if (rate := self._decided(member.label))}
+        tried = [member for member in own if member.label not in decided]
+        grid = try_rates(
+            self.pool,
+            [member.arm for member in tried],
+            self.plan.suite,
+            without=[member.arm.id for member in tried if member.role == "harm"],
+        )
         of_arm = by_arm(self.pool.store.read().values())
         factors = {}
         for member in own:
-            some = replace(suite, lrs=tried[member.label])
-            factors[member.label] = best_rate(of_arm.get(member.arm.id, ()), member.arm, some)
+            suite = replace(grid, lrs=(decided[member.label],), widenings=0) if member.label in decided else grid
+            factors[member.label] = best_rate(of_arm.get(member.arm.id, ()), member.arm, suite)
             self.rates.setdefault(member.label, []).append(factors[member.label])
         return {member.label: factors.get(member.label, factors[rung.plain.label]) for member in members}
 
-    def _tried(self, label: str) -> tuple[float, ...]:
+    def _decided(self, label: str) -> float | None:
+        """The rate that an arm keeps from the rungs below; None: it tries all of them, here too."""
         chosen = self.rates.get(label, [])
         if len(chosen) < GATE:
-            return self.plan.suite.lrs
+            return None
         one, other = chosen[-2:]
-        return self.plan.suite.lrs if max(one, other) / min(one, other) > AGREE else (other,)
+        return None if max(one, other) / min(one, other) > AGREE else other
 
     def _train(self, rung: Rung, members: Sequence[Member], factors: Mapping[str, float]) -> None:
         jobs = [job for member in members for job in member.jobs(factors[member.label])]

@@ -10,7 +10,8 @@ from zoo.bench.learning_rates import best_rate, warn_of_better_rate
 from zoo.bench.measure_costs import measure_costs, missing_costs
 from zoo.bench.missing import missing_runs, untested_runs
 from zoo.bench.pool import Pool
-from zoo.bench.rate_curves import outside, widened
+from zoo.bench.rate_curves import widened
+from zoo.bench.rate_trials import try_rates
 from zoo.bench.schedule import Say, Schedule
 from zoo.bench.seeds import judged_runs, seed_counts, tuning_runs
 from zoo.bench.step_costs import read_costs
@@ -64,7 +65,7 @@ def _schedule(
 
 
 def _run(pool: Pool, arms: Sequence[Arm], suite: Suite, undecided: Undecided | None) -> list[str]:
-    suite = _try_rates(pool, arms, suite)
+    suite = try_rates(pool, arms, suite)
     results = pool.store.read().values()
     rates = _best_rates(arms, suite, results)
     of_arm = by_arm(results)
@@ -84,23 +85,6 @@ def _run(pool: Pool, arms: Sequence[Arm], suite: Suite, undecided: Undecided | N
             left=pool.schedule.after_cost,
         )
     return pool.failures
-
-
-def _try_rates(pool: Pool, arms: Sequence[Arm], suite: Suite) -> Suite:
-    """Train every arm at every rate, and at more of them where the best is at the edge; the suite with all rates tried."""
-    pool.train(tuning_runs(arms, suite))
-    while suite.widenings:
-        wider = widened(arms, suite, pool.store.read().values())
-        if wider.lrs == suite.lrs:
-            return suite
-        rates = ", ".join(f"{factor:g}" for factor in sorted(set(wider.lrs) - set(suite.lrs)))
-        pool.schedule.say(f"the best rate of an arm is at the edge of those tried: all are also tried at lr × {rates}")
-        suite = wider
-        pool.train(tuning_runs(arms, suite))
-    if len(suite.lrs) > 2:
-        for arm in outside(arms, suite, pool.store.read().values()):
-            pool.schedule.say(f"{arm.name} ({arm.match}, {arm.host}): the best rate is at the edge of those tried")
-    return suite
 
 
 def _train_and_test(pool: Pool, jobs: Sequence[Job]) -> None:

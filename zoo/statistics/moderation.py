@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 LEAST = 1e-5  # of the median: a variance of zero would have no logarithm
-NODES = 16  # of the average over d₀
+NODES = 16  # of the average over d₀, at least; what many variances leave open is narrow, and asks for more
 CLOSE = 1e-6  # relative: s₀² is known as well as that
 
 
@@ -49,7 +49,7 @@ def family_prior(variances: Sequence[float] | NDArray[Any], degrees: Sequence[fl
         return Prior(math.inf, pooled, 2 / float(d.sum()))
     s2 = numpy.maximum(s2, LEAST * (float(numpy.median(s2)) or pooled))
     typical = float(d.mean())
-    x, weights = _unit_nodes()
+    x, weights = _unit_nodes(max(NODES, 2 * math.isqrt(len(s2))))
     prior_degrees = typical * (1 - x) / x
     scale, curvature = _likeliest_scale(s2, d, prior_degrees)
     chances = _log_likelihood(s2, d, prior_degrees, scale) - numpy.log(curvature) / 2
@@ -74,11 +74,11 @@ def moderated(variances: ArrayLike, degrees: ArrayLike, prior: Prior) -> NDArray
 
 
 @functools.cache
-def _unit_nodes() -> tuple[NDArray[Any], NDArray[Any]]:
+def _unit_nodes(count: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Nodes and weights for the mean over (0, 1)."""
     import numpy
 
-    x, weights = numpy.polynomial.legendre.leggauss(NODES)
+    x, weights = numpy.polynomial.legendre.leggauss(count)
     return (x + 1) / 2, weights / 2
 
 
