@@ -117,6 +117,16 @@ def test_wr_example_is_wr_8_2_with_four_taps() -> None:
     assert torch.equal(fresh("temporal_mixing", "wr_example").layers[0].temporal_mixing.w, torch.zeros(4).double())
 
 
+def test_input_gain_is_wr_8_2_gains_without_its_mean() -> None:
+    gain, whole = fresh("temporal_mixing", "input_gain"), fresh("temporal_mixing", "wr_8_2_gains")
+    for block, other in zip(gain.layers, whole.layers, strict=True):
+        block.temporal_mixing.rho.data.fill_(1.7)
+        other.temporal_mixing.rho.data.fill_(1.7)
+        other.temporal_mixing.kappa.data.zero_()
+    copy_shared(gain, whole)
+    same(gain, whole)
+
+
 def test_site_output_has_one_mixing_after_the_last_layer() -> None:
     built = fresh("temporal_mixing", "wr_8_2", site="output")
     *below, last = (sum(p.numel() for p in block.temporal_mixing.parameters()) for block in built.layers)
