@@ -147,7 +147,7 @@ def test_reports_are_merged_and_compared(
     assert report_command.main([str(tmp_path)]) == 2
     assert "has no results.jsonl" in capsys.readouterr().err
     assert report_command.main([one, "--results", str(tmp_path / "no" / "page.md")]) == 2
-    assert "No such file" in capsys.readouterr().err
+    assert "there is no folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
