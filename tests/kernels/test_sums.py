@@ -34,10 +34,10 @@ def test_taps(first: int, shape: tuple[int, ...]) -> None:
     assert gradcheck(lambda u, w: taps(owner, u, w, None, first=first), (u, weights))
 
 
-@pytest.mark.parametrize("cache", [1, 300, 1 << 21])
+@pytest.mark.parametrize("cache", [1, 140, 1 << 21])
 def test_several_taps_are_taps_of_each_set(cache: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sums, "CACHE", cache)
-    u, sets, owner = randn(5, 6, 4), (randn(2, 4), randn(2, 4), randn(2)), torch.nn.Module()
+    u, sets, owner = randn(3, 4, 2), (randn(2, 2), randn(2, 2), randn(2)), torch.nn.Module()
     for answer, weights in zip(several_taps(owner, u, sets, None), sets, strict=True):
         torch.testing.assert_close(
             answer, weights[0] * u + weights[1] * torch.nn.functional.pad(u, (0, 0, 1, 0))[:, :-1]
