@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from helpers.made_up_results import result
 
 import zoo
 from zoo.cli.evaluate import main
 from zoo.cli.generate import main as generate
+from zoo.cli.report import main as report
 from zoo.evaluation.outcomes import FILE
 
 SAYING = "one two three four five six seven eight nine ten."
@@ -162,3 +165,24 @@ def test_a_tokenizer_of_another_vocabulary_is_refused(
     assert main([str(root / "plain-1"), "--against", str(sentencepiece.folder), "--corpus", str(root / "texts")]) == 0
     out, err = capsys.readouterr()
     assert "compare their bits_per_byte" in err and "| texts | bits_per_byte | lower | 1 |" in out
+
+
+def test_the_runs_of_a_bench(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that count, found by their keys, with outcomes in the store that the report pairs with their baselines."""
+    for name, arm in (("wr_8_2", "m"), ("plain", "baseline")):
+        for seed in (0, 1, 2):  # the tuning seed has no folder, and is not asked for
+            key = zoo.load(root / f"{name}-{seed}").config.fingerprint()[:16] if seed else f"{arm}0" * 4
+            row = {**asdict(result(arm, seed, 3.0 + seed / 10)), "key": key}
+            with (tmp_path / "results.jsonl").open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            if seed:
+                shutil.copytree(root / f"{name}-{seed}", tmp_path / "runs" / f"{arm}-s{seed}-{key[:8]}")
+    assert main([str(tmp_path), "--pairs", str(root / "pairs.jsonl")]) == 0
+    assert capsys.readouterr().err == ""
+    assert len((tmp_path / FILE).read_text().splitlines()) == 4
+    assert report([str(tmp_path), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["downstream"]
+    assert [(row["figure"], row["seeds"], row["items"]) for row in rows] == [("accuracy", 2, 12), ("margin", 2, 12)]
+    shutil.rmtree(tmp_path / "runs")
+    assert main([str(tmp_path), "--pairs", str(root / "pairs.jsonl")]) == 2
+    assert "has no folders of runs any more" in capsys.readouterr().err
