@@ -22,6 +22,7 @@ from zoo.errors import ConfigError, SettingError, ZooError
 from zoo.model import room
 from zoo.model.build import model
 from zoo.system import memory
+from zoo.system.global_state import WHILE_BUILT, contained
 from zoo.training import memory_check
 from zoo.training.settings import Settings
 
@@ -134,8 +135,14 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_built() -> None:
 
 
 def test_a_model_can_be_built_after_the_default_device_was_put_back() -> None:
-    torch.set_default_device(None)  # what undoing a method's change does; torch cannot then name the default device
-    assert model(64, 8, depth=1, aspect=16).num_parameters() > 0
+    torch.set_default_device(None)  # as someone may undo a change; torch cannot then name the default device
+    try:
+        assert model(64, 8, depth=1, aspect=16).num_parameters() > 0
+    finally:
+        del torch._GLOBAL_DEVICE_CONTEXT.device_context
+    with contained(WHILE_BUILT):
+        torch.set_default_device("meta")
+    assert torch.get_default_device() == torch.device("cpu")  # which transformers asks for
 
 
 @pytest.fixture

@@ -126,6 +126,9 @@ def _default_device() -> str:
 
 def _set_default_device(saved: str) -> None:
     _torch().set_default_device(None if saved == "cpu" else saved)
+    if saved == "cpu":  # torch keeps a None, at which `torch.get_default_device` fails, and transformers with it
+        with contextlib.suppress(AttributeError):
+            del _torch()._GLOBAL_DEVICE_CONTEXT.device_context
 
 
 def _set_default_generator(saved: Any) -> None:
