@@ -13,7 +13,7 @@ from zoo.report.findings import Findings
 from zoo.report.grouping import by_method, methods_of
 from zoo.report.ladder_figures import kappa_figure
 from zoo.report.overview import MOST_ROWS, parts, shown
-from zoo.report.selection import ROWS, curves_drawn, differences_drawn
+from zoo.report.selection import ROWS, all_drawn, curves_drawn, differences_drawn
 from zoo.report.standings import Standing, standings
 from zoo.report.verdict_words import VOID
 from zoo.report.verdicts import Comparison
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_BARS = 80  # rows of the first figure
+AXES = ("steps", "tokens", "FLOPs", "time (s)")  # of learning curves
 DIFFERENCE = "loss of the method − loss of the baseline (nats per token)"
 
 
@@ -38,7 +39,7 @@ def report_figures(report: Findings) -> list[tuple[str, Figure]]:
         drawn += [(f"learned/{short_name(of[0])}", values)] if values else []
     for of in curves_drawn(report):
         name, conditions, panels = short_name(of[0]), where(of[0]), _panels(of)
-        for axis in ("steps", "tokens", "FLOPs", "time (s)"):
+        for axis in AXES if all_drawn(report) else ("tokens",):
             drawn.append((f"curves/{name}_{axis}", figures.curves(panels, axis, f"Learning curves, {conditions}")))
         arms = {arm.id: arm for panel in panels for arm in (*panel.baselines, panel.method)}
         if rates := rate_curves([run for arm in arms.values() for run in arm.tried]):

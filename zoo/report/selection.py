@@ -58,5 +58,5 @@ def left_out(report: Findings) -> str:
     return (
         f"Not everything is drawn: learning curves and learned values of {drawn} of {methods:,} methods, differences of"
         f" {len(differences_drawn(report))} of {len(by_family(report.comparisons)):,} tables, those with the largest"
-        " differences. The other tables are whole."
+        " differences; learning curves against tokens alone. The other tables are whole."
     )
