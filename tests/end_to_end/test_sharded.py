@@ -44,7 +44,7 @@ def together(base: Path, size: int) -> tuple[Path, list[dict[str, Any]]]:
     assert alone(base, "elsewhere", stop(4 * 5)).status == "interrupted"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([*command, TESTS / "scripts/sharded_training.py", base], timeout=300, env=environment, check=True)
+    subprocess.run([*command, TESTS / "scripts/sharded_training.py", base], timeout=600, env=environment, check=True)
     return base, json.loads((base / "found.json").read_text())
 
 
