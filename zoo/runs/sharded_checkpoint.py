@@ -148,7 +148,7 @@ def read_whole(path: Path) -> dict[str, Any]:
         read_into(path, tensors)
     model: dict[str, Tensor] = {}
     states: dict[str, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
+    for name, tensor in sorted(tensors.items(), key=lambda each: each[0]):  # whoever wrote which part
         kind, _, rest = name.partition(SEPARATOR)
         if kind == "model":
             model[rest] = tensor
