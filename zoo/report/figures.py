@@ -250,8 +250,11 @@ def loss_against_rate(curves: Sequence[RateCurve], title: str) -> Figure:
 
 def svg(figure: Figure) -> str:
     """The figure as SVG that a page can hold."""
+    import matplotlib
+
     out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None})
+    with matplotlib.rc_context({"svg.hashsalt": "zoo"}):  # the same figure is the same file
+        figure.savefig(out, format="svg", metadata={"Date": None})
     figure.set_layout_engine("none")  # it stays as it was laid out, should it be drawn again
     text = out.getvalue()
     return text[text.index("<svg") :]
