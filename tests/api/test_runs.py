@@ -17,6 +17,7 @@ from zoo.cli.evaluate import main
 from zoo.cli.generate import main as generate
 from zoo.cli.report import main as report
 from zoo.evaluation.outcomes import FILE
+from zoo.export.export import export_run
 
 SAYING = "one two three four five six seven eight nine ten."
 
@@ -128,6 +129,21 @@ def test_the_command(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len((root / "wr_8_2-1" / FILE).read_text().splitlines()) == 4
 
 
+def test_the_command_takes_what_was_exported(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, exported = zoo.load(root / "wr_8_2-2"), root / "exported"
+    export_run(run, exported)
+    tasks = [f"--{kind}={root / kind}.jsonl" for kind in ("pairs", "cloze", "choices")]
+    corpus = ["--corpus", str(root / "texts"), "--split", "test"]
+    assert main([str(exported), str(run.folder), "--again", *tasks, *corpus, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    for one, other in zip(rows[:4], rows[4:], strict=True):
+        assert one["figures"] == pytest.approx(other["figures"], abs=1e-5) and one["folder"] == str(exported)
+        assert all(one[field] == other[field] for field in ("name", "seed", "step", "task", "identity", "items"))
+    assert main([str(exported), "--against", str(run.folder), *tasks]) == 0
+    assert "| exported | wr_8_2 | 2 | cloze | 2 | loss |" in capsys.readouterr().out
+    assert len((exported / FILE).read_text().splitlines()) == 4  # nothing is measured twice
+
+
 def test_the_command_refuses_in_a_sentence(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bad.jsonl").write_text('{"text": "a b"}\n{"text": \n')
     run, store = str(root / "plain-1"), tmp_path / "store"
@@ -137,7 +153,7 @@ def test_the_command_refuses_in_a_sentence(root: Path, tmp_path: Path, capsys: p
         ([run], "name a task: --corpus, --pairs, --cloze or --choices FILE, or --task NAME"),
         ([run, "--cloze", str(tmp_path / "bad.jsonl")], "bad.jsonl, line 2: it is cut off or no JSON object"),
         ([run, "--cloze", str(tmp_path / "none")], "No such file"),
-        ([str(tmp_path), "--cloze", str(root / "cloze.jsonl")], "is not the folder of a run"),
+        ([str(tmp_path), "--cloze", str(root / "cloze.jsonl")], "has a config.gin, nor of a model of transformers"),
         ([str(store), "--cloze", str(root / "cloze.jsonl")], "there is no result yet"),
         ([run, "--pears", "x"], "there is no --pears (nearest: --pairs"),
         ([run, "--corpus", str(root / "texts"), "--most", "0"], "must be at least 1"),

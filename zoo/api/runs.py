@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from zoo.api.models import Method
     from zoo.evaluation.outcomes import Outcome
+    from zoo.evaluation.subject import Subject
     from zoo.generation.open_run import Run
 
 Place = str | os.PathLike[str]
@@ -102,15 +103,18 @@ def generate(run: Run, prompts: str | Sequence[str] = "", **how: Unpack[Drawing]
     return written[0] if isinstance(prompts, str) else written
 
 
-def evaluate(run: Run, kind: str, source: Place, *, split: str = "all", most: int | None = None) -> Outcome:
+def evaluate(run: Subject | Place, kind: str, source: Place, *, split: str = "all", most: int | None = None) -> Outcome:
     """A run on a task in a file: `kind` is corpus, pairs, cloze or choices (docs/evaluation.md).
 
-    `split` is of a corpus; `most` takes the first so many items alone. The outcome has `figures`, by name, and the score
-    of every item, so that `zoo.compare` can pair them.
+    `run` may also be a folder: of a run, of zoo-export, or of a Llama of transformers. `split` is of a corpus;
+    `most` takes the first so many items alone. The outcome has `figures`, by name, and the score of every item, so that
+    `zoo.compare` can pair them.
     """
     from zoo.evaluation.tasks import open_task
+    from zoo.export.open_export import open_subject
 
-    return open_task(kind, os.fspath(source), split, most).measure(run)
+    task = open_task(kind, os.fspath(source), split, most)
+    return task.measure(open_subject(Path(run)) if isinstance(run, str | os.PathLike) else run)
 
 
 def _slots(methods: Sequence[str | Method]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`zoo-eval`: trained runs on tasks in files."""
+"""`zoo-eval`: trained runs, and models of transformers, on tasks in files."""
 
 from __future__ import annotations
 
@@ -25,18 +25,28 @@ examples:
   zoo-eval runs/A1 runs/A2 --against runs/B1 runs/B2 --cloze lambada.jsonl
                                                         the difference, over items and seeds
   zoo-eval bench --choices arc.jsonl                    every run of a bench that counts; then: zoo-report bench
+  zoo-eval exported --against runs/RUN --cloze lambada.jsonl
+                                                        what zoo-export wrote, or any Llama of transformers
   zoo-eval runs/RUN --harness my/tasks --task my_task   a task of lm-eval: pip install 'transformer-zoo[eval]'
 
 A task is a file of JSON lines (docs/evaluation.md has the formats). What came of it is written to evaluations.jsonl, in the
-store of a bench or in the run's folder; what is there already is not measured again, unless --again asks for it.
+store of a bench or in the folder that was named; what is there already is not measured again, unless --again asks for it.
 """
 
 
 def parser() -> argparse.ArgumentParser:
     """What can be given."""
-    of_command = Parser(PROGRAM, "Evaluate trained runs on tasks that are given as files.", EPILOG)
+    of_command = Parser(
+        PROGRAM, "Evaluate trained runs, and models of transformers, on tasks that are given as files.", EPILOG
+    )
     add = of_command.add_argument
-    add("runs", nargs="+", type=Path, metavar="RUN", help="the folder of a run, or of a bench: all its runs that count")
+    add(
+        "runs",
+        nargs="+",
+        type=Path,
+        metavar="RUN",
+        help="the folder of a run, of a bench (all its runs that count), of zoo-export, or of a Llama of transformers",
+    )
     add("--against", nargs="+", type=Path, default=[], metavar="RUN", help="runs to compare with, of the same seeds")
     for kind, meaning in (
         ("corpus", "a corpus, as data.corpus names it: loss and bits per byte"),
@@ -128,15 +138,15 @@ def _place(folder: Path) -> Path:
 
 def _outcomes(folder: Path, tasks: Sequence[Task], again: bool) -> list[Outcome]:
     """A run on every task: what is known already, and the rest measured and written down."""
-    from zoo.evaluation.outcomes import read_outcomes, run_key, write_outcome
-    from zoo.generation.open_run import open_run
+    from zoo.evaluation.outcomes import read_outcomes, write_outcome
+    from zoo.export.open_export import open_subject
 
-    run = open_run(folder)
+    run = open_subject(folder)
     place, notes = _place(folder), list(run.notes)
     known = {} if again else {(each.run, each.step, each.identity): each for each in read_outcomes([place])}
     outcomes = []
     for task in tasks:
-        before = known.get((run_key(run), run.step, task.identity))
+        before = known.get((run.key, run.step, task.identity))
         outcomes.append(before or task.measure(run))
         if before is None:
             write_outcome(place, outcomes[-1])

@@ -21,7 +21,7 @@ from zoo.evaluation.outcomes import Measure, Outcome, outcome_of
 from zoo.evaluation.scoring import Row, likelihoods
 
 if TYPE_CHECKING:
-    from zoo.generation.open_run import Run
+    from zoo.evaluation.subject import Subject
 
 ALL = "all"
 AT_ONCE = 256  # documents
@@ -79,14 +79,14 @@ class CorpusTask:
             raise DataError(f"{self.source} holds no text")
         return digest.hexdigest()[:16]
 
-    def measure(self, run: Run) -> Outcome:
+    def measure(self, run: Subject) -> Outcome:
         """The run on every document."""
         nll: list[float] = []
         tokens: list[float] = []
         sizes: list[float] = []
-        end, waiting = run.tokenizer.eos, self.documents()
+        begin, end, waiting = run.begin, run.tokenizer.eos, self.documents()
         while texts := list(itertools.islice(waiting, AT_ONCE)):
-            rows = [Row([end, *encoded.tolist(), end]) for encoded in run.tokenizer.encode(texts)]
+            rows = [Row([begin, *encoded.tolist(), end]) for encoded in run.tokenizer.encode(texts)]
             for text, score in zip(texts, likelihoods(run.model, rows, run.model.max_seq_len), strict=True):
                 nll.append(score.nll)
                 tokens.append(float(score.tokens))
@@ -97,11 +97,8 @@ class CorpusTask:
         }
         return outcome_of(run, self.name, self.kind, self.identity, measures, self._notes(run))
 
-    def _notes(self, run: Run) -> list[str]:
-        trained_on = run.config.get("data.corpus")
-        if self.split in (ALL, "train") and self.source in (
-            [trained_on] if isinstance(trained_on, str) else trained_on
-        ):
+    def _notes(self, run: Subject) -> list[str]:
+        if self.split in (ALL, "train") and self.source in run.corpora:
             return [f"the run was trained on {self.source}: name a split that it has not seen, with --split test"]
         return []
 

@@ -20,7 +20,7 @@ from zoo.evaluation.outcomes import Measure, Outcome, outcome_of
 from zoo.evaluation.scoring import Row, continuation, likelihoods
 
 if TYPE_CHECKING:
-    from zoo.generation.open_run import Run
+    from zoo.evaluation.subject import Subject
 
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_EVALUATE_OFFLINE", "TRANSFORMERS_OFFLINE")
 MISSING = "tasks of lm-eval need lm-eval: pip install 'transformer-zoo[eval]'"
@@ -96,7 +96,7 @@ class HarnessTask:
             digest.update(json.dumps(document, sort_keys=True, default=str).encode())
         return digest.hexdigest()[:16]
 
-    def measure(self, run: Run) -> Outcome:
+    def measure(self, run: Subject) -> Outcome:
         """The harness' own loop over its own figures, with this run as the model."""
         from lm_eval.evaluator import evaluate
 
@@ -121,7 +121,7 @@ class HarnessTask:
         return outcome_of(run, self.name, self.kind, identity, measures, ())
 
 
-def harness_model(run: Run) -> Any:
+def harness_model(run: Subject) -> Any:
     """The run as the harness asks a model: log-likelihoods of continuations and texts, and greedy texts."""
     from lm_eval.api.model import LM
 
@@ -143,7 +143,7 @@ def harness_model(run: Run) -> Any:
     return RunModel()
 
 
-def _written(run: Run, context: str, how: dict[str, Any]) -> str:
+def _written(run: Subject, context: str, how: dict[str, Any]) -> str:
     """Text after a context, up to the first of the stops."""
     from zoo.generation.generate import generate
     from zoo.generation.sampling import Sampling

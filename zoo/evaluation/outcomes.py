@@ -14,10 +14,9 @@ from zoo.system.files import append_line
 from zoo.system.json_rows import Warn, check, records, warn
 
 if TYPE_CHECKING:
-    from zoo.generation.open_run import Run
+    from zoo.evaluation.subject import Subject
 
 FILE = "evaluations.jsonl"
-KEY = 16  # digits of a configuration's hash that a store knows a run by
 Better = Literal["lower", "higher"]
 
 
@@ -37,7 +36,7 @@ class Measure(NamedTuple):
 class Outcome:
     """A run on a task."""
 
-    run: str  # the key of the run's configuration, as a store has it
+    run: str  # its key, as a store has it
     name: str  # of the run's methods
     seed: int
     task: str
@@ -59,13 +58,8 @@ class Outcome:
         return len(next(iter(self.measures.values())).values)
 
 
-def run_key(run: Run) -> str:
-    """What a store knows a run by: the hash of its configuration."""
-    return run.config.fingerprint()[:KEY]
-
-
 def outcome_of(
-    run: Run, task: str, kind: str, identity: str, measures: Mapping[str, Measure], notes: Sequence[str]
+    run: Subject, task: str, kind: str, identity: str, measures: Mapping[str, Measure], notes: Sequence[str]
 ) -> Outcome:
     """What came of a run on a task; refused where the model answers with what is no number."""
     for measure in measures.values():
@@ -74,9 +68,9 @@ def outcome_of(
                 f"the run in {run.folder} answers {task} with numbers that are not finite: its training diverged"
             )
     return Outcome(
-        run=run_key(run),
-        name=run.config.name,
-        seed=run.config.get("train.seed"),
+        run=run.key,
+        name=run.name,
+        seed=run.seed,
         task=task,
         kind=kind,
         identity=identity,

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 if TYPE_CHECKING:
-    from zoo.generation.open_run import Run
+    from zoo.evaluation.subject import Subject
     from zoo.model.language_model import LanguageModel
 
 TOKENS_AT_ONCE = 8192
@@ -97,7 +97,7 @@ def _scored(model: LanguageModel, batch: Sequence[Window]) -> list[tuple[float, 
     return [(float(part.sum()), bool(each.all())) for part, each in zip(sums, best, strict=True)]
 
 
-def continuation(run: Run, context: str, text: str) -> Row:
+def continuation(run: Subject, context: str, text: str) -> Row:
     """A context and the text that follows it, as tokens of which those of the text are scored.
 
     Both are encoded together, as a tokenizer may join what stands at the seam; what is longer than the tokens of the context

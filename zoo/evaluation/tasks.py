@@ -14,7 +14,7 @@ from zoo.evaluation.outcomes import Measure, Outcome, outcome_of
 
 if TYPE_CHECKING:
     from zoo.evaluation.scoring import Likelihood
-    from zoo.generation.open_run import Run
+    from zoo.evaluation.subject import Subject
 
 KINDS = ("corpus", *READERS)
 
@@ -28,7 +28,7 @@ class Task(Protocol):
     def kind(self) -> str: ...
     @property
     def identity(self) -> str: ...
-    def measure(self, run: Run) -> Outcome: ...
+    def measure(self, run: Subject) -> Outcome: ...
 
 
 def open_task(kind: str, source: str, split: str = "all", most: int | None = None) -> Task:
@@ -55,7 +55,7 @@ class ItemTask:
     items: tuple[Item, ...]
     identity: str
 
-    def measure(self, run: Run) -> Outcome:
+    def measure(self, run: Subject) -> Outcome:
         """The run on every item."""
         from zoo.evaluation.scoring import continuation, likelihoods
 

@@ -14,6 +14,7 @@ import torch
 from zoo.errors import DataError, ZooError
 from zoo.export.llama import is_llama, llama_config, llama_weights
 from zoo.export.model_card import model_card
+from zoo.export.origin import origin_entry
 from zoo.export.saved_model import settings_of
 from zoo.export.tokenizer_file import tokenizer_files
 
@@ -46,7 +47,7 @@ def export_run(run: Run, folder: Path, dtype: str = "float32") -> Exported:
     ends = {"bos_token_id": run.tokenizer.eos, "eos_token_id": run.tokenizer.eos, "pad_token_id": run.tokenizer.eos}
     architecture = config["architectures"][0]
     files = {
-        "config.json": _json({**config, **ends, "torch_dtype": dtype}),
+        "config.json": _json({**config, **ends, "torch_dtype": dtype, **origin_entry(run)}),
         "generation_config.json": _json({**ends, **_generation(run)}),
         "README.md": model_card(run, architecture),
     }

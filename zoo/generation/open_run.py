@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from zoo.config.configuration import Config
     from zoo.data.token_interface import Tokenizer
     from zoo.model.language_model import LanguageModel
+    from zoo.plugins.finder import MethodEntry
 
 
 PLUGIN = {"slot", "id", "distribution", "version"}  # what is written down of a method
+KEY = 16  # digits of a configuration's hash that a store knows a run by
 
 
 class Run(NamedTuple):
@@ -39,13 +41,35 @@ class Run(NamedTuple):
         """How its training went; None while it has not come to an end or a stop."""
         return read_summary(self.folder)
 
+    @property
+    def key(self) -> str:
+        """What a store knows it by: the hash of its configuration."""
+        return self.config.fingerprint()[:KEY]
+
+    @property
+    def name(self) -> str:
+        """The ids of its methods."""
+        return self.config.name
+
+    @property
+    def seed(self) -> int:
+        seed: int = self.config.get("train.seed")
+        return seed
+
+    @property
+    def corpora(self) -> tuple[str, ...]:
+        """What it was trained on."""
+        named = self.config.get("data.corpus")
+        return (named,) if isinstance(named, str) else tuple(named)
+
+    @property
+    def begin(self) -> int:
+        """The token that begins a document. At the same token a text ends."""
+        return self.tokenizer.bos
+
     def encode(self, text: str) -> list[int]:
-        """A prompt: the token that begins a document, then the text. At the same token a text ends."""
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise ZooError(f"the prompt {text!r} is not valid text: it must be UTF-8") from None
-        return [self.tokenizer.bos, *self.tokenizer.encode([text])[0].tolist()]
+        """A prompt: the token that begins a document, then the text."""
+        return encoded_prompt(self.tokenizer, self.begin, text)
 
     def limit(self, prompts: Sequence[Sequence[int]], max_tokens: int | None) -> tuple[int, list[str]]:
         """How many tokens may follow the longest prompt, and what to say about it."""
@@ -82,6 +106,15 @@ class Run(NamedTuple):
             )
 
 
+def encoded_prompt(tokenizer: Tokenizer, begin: int, text: str) -> list[int]:
+    """The token that begins a document, then a text; a sentence for one that is no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ZooError(f"the prompt {text!r} is not valid text: it must be UTF-8") from None
+    return [begin, *tokenizer.encode([text])[0].tolist()]
+
+
 def _decodes(method: torch.nn.Module) -> bool:
     return all(getattr(module, "decodes", True) for module in method.modules())
 
@@ -100,7 +133,7 @@ def open_run(folder: Path, step: int | None = None) -> Run:
     config = _configuration(folder)
     _check_model(folder, config)
     source, notes = _checkpoint(folder, step)
-    notes += _other_versions(folder, config)
+    notes += other_versions(_plugins(folder), config.plugins)
     pad = padding(config.get("data.tokenizer"), config.get("data.pad_vocab"))
     tokenizer = open_tokenizer(str(folder / "tokenizer.model"), pad)
     _check_tokenizer(folder, tokenizer)
@@ -193,11 +226,11 @@ def _checkpoint(folder: Path, step: int | None) -> tuple[checkpoint.Checkpoint, 
     raise RunError(f"the run in {folder} has no checkpoint of step {step}; it has those of {steps}")
 
 
-def _other_versions(folder: Path, config: Config) -> list[str]:
+def other_versions(made_with: Iterable[Mapping[str, Any]], methods: Iterable[MethodEntry]) -> list[str]:
     """A sentence for each method that another version made."""
-    now = {(method.slot, method.id): method for method in config.plugins}
+    now = {(method.slot, method.id): method for method in methods}
     notes = []
-    for before in _plugins(folder):
+    for before in made_with:
         method = now.get((before["slot"], before["id"]))
         if method and (method.distribution, method.version) != (before["distribution"], before["version"]):
             notes.append(

@@ -26,9 +26,14 @@ class Family(NamedTuple):
     defaults: Mapping[str, Any] = {}  # of what a config.json may leave out
 
 
-LLAMA = Family("llama", "LlamaForCausalLM")
-QWEN3 = Family("qwen3", "Qwen3ForCausalLM", qk_norm=True, defaults={"head_dim": 128, "num_key_value_heads": 32})
-MISTRAL = Family("mistral", "MistralForCausalLM", defaults={"sliding_window": 4096, "num_key_value_heads": 8})
+LENGTH = "max_position_embeddings"
+LLAMA = Family("llama", "LlamaForCausalLM", defaults={LENGTH: 2048})
+QWEN3 = Family(
+    "qwen3", "Qwen3ForCausalLM", qk_norm=True, defaults={"head_dim": 128, "num_key_value_heads": 32, LENGTH: 32768}
+)
+MISTRAL = Family(
+    "mistral", "MistralForCausalLM", defaults={"sliding_window": 4096, "num_key_value_heads": 8, LENGTH: 131072}
+)
 FAMILIES = {family.model_type: family for family in (LLAMA, QWEN3, MISTRAL)}
 
 
@@ -45,19 +50,24 @@ class Sizes(NamedTuple):
     """What a checkpoint says of itself."""
 
     vocab_size: int  # rows of its embedding
+    length: int  # tokens that it sees at once
     settings: dict[str, Any]  # of ours, each of STATED
 
 
 def read_sizes(checkpoint: str) -> Sizes:
     """The sizes of the checkpoint in a folder, or of the hub."""
+    return sizes_of(read_config(checkpoint), checkpoint)
+
+
+def read_config(checkpoint: str) -> dict[str, Any]:
+    """The config.json of a checkpoint."""
     file = located(checkpoint) / CONFIG
     try:
-        config = parse_object(read_regular(file, LARGEST))
+        return parse_object(read_regular(file, LARGEST))
     except OSError as error:
         raise SettingError(KEY, f" = {checkpoint!r}: {file} cannot be read: {error.strerror or error}") from error
     except ValueError as error:
         raise SettingError(KEY, f" = {checkpoint!r}: {file} is damaged: {error}") from error
-    return sizes_of(config, checkpoint)
 
 
 def sizes_of(config: Mapping[str, Any], checkpoint: str) -> Sizes:
@@ -82,7 +92,7 @@ def sizes_of(config: Mapping[str, Any], checkpoint: str) -> Sizes:
         "model.parametrization": "standard",
         **_rope(given, checkpoint),
     }
-    return Sizes(_count(given, "vocab_size", checkpoint), settings)
+    return Sizes(_count(given, "vocab_size", checkpoint), _count(given, LENGTH, checkpoint), settings)
 
 
 def differences(sizes: Sizes, values: Mapping[str, Any]) -> dict[str, str]:
@@ -102,7 +112,7 @@ def config_of(settings: Mapping[str, Any], vocab_size: int, length: int) -> dict
         "architectures": [family.architecture],
         "model_type": family.model_type,
         "vocab_size": vocab_size,
-        "max_position_embeddings": length,
+        LENGTH: length,
         "hidden_size": settings["model.width"],
         "intermediate_size": settings["model.ffn_dim"],
         "num_hidden_layers": settings["model.depth"],

@@ -30,6 +30,13 @@ def load(checkpoint: str, weights: Mapping[str, Tensor], heads: Heads) -> list[s
     return sorted(name for name in there if name not in taken and not name.endswith(IDLE))
 
 
+def tensors(checkpoint: str) -> dict[str, Tensor]:
+    """Every weight of a checkpoint, by its name there."""
+    with ExitStack() as stack:
+        there = _opened(located(checkpoint, weights=True), checkpoint, stack)
+        return {name: file.get_tensor(name) for name, file in there.items()}
+
+
 def _pairs(name: str, weight: Tensor, heads: Heads) -> Iterator[tuple[Part, Tensor]]:
     if parts := parts_of(name, heads):
         yield from zip(parts, split(weight.data, parts), strict=True)
