@@ -79,7 +79,8 @@ class Mudd(Residual):
     def __init__(self, layer: Layer, multiway: bool = True, dynamic: bool = True, rounded: bool = False) -> None:
         super().__init__()
         self.parallel, self.eps = layer.parallel, layer.norm_eps
-        self.first, last = layer.index == 0, layer.number == layer.num_layers
+        last = layer.number == layer.num_layers
+        self.separates = multiway and layer.index > 0
         ways, sources = 4 if multiway and not last else 1, layer.number + 1
         self.a = _one_hot(ways, sources)
         self.w1 = self.w2 = None

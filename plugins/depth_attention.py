@@ -52,7 +52,7 @@ class GeneralizedResidual(Residual):
         super().__init__()
         if kappa < 0:
             raise ZooError(f"kappa = {kappa} must be a number of layers, or 0 for all")
-        self.parallel, self.kappa = layer.parallel, kappa
+        self.parallel, self.kappa, self.separates = layer.parallel, kappa, apart
 
         def grn(below: int) -> Grn:
             return Grn(layer, version, below + 1 if not kappa or below <= kappa else kappa + 2, normed)

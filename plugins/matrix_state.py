@@ -105,7 +105,7 @@ class Retention(Mixer):
         self.key_width = key_width or layer.width // self.heads
         if self.key_width % 2:
             raise ZooError(
-                f"retention turns pairs of channels, and a key width of {self.key_width} is odd: set key_width, or other heads"
+                f"key_width = {self.key_width} is odd, and retention turns pairs of channels: set it, or other heads"
             )
         keys, values = self.heads * self.key_width, self.heads * (value_width or self.key_width)
         self.sizes = [keys, keys, values, values]

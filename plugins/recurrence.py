@@ -282,9 +282,10 @@ class SecondOrder(ScoreMixing):
         # Every query head has attended to something else, so each is a value head of its own now.
         seen = heads if state is None else state.append(self, "attended", heads, dim=2)
         pattern = Factors((Term(q, k.repeat_interleave(q.size(1) // k.size(1), dim=1), query=q.size(-1) ** -0.5),))
-        return torch.lerp(
-            heads, attend(pattern, seen).to(heads.dtype), self.gamma.sigmoid()[:, None, None].to(heads.dtype)
-        )
+        share = self.gamma.sigmoid().repeat_interleave(
+            heads.size(1) // self.gamma.numel()
+        )  # of several queries per head
+        return torch.lerp(heads, attend(pattern, seen).to(heads.dtype), share[:, None, None].to(heads.dtype))
 
     def probes(self) -> dict[str, Tensor]:
         return {"second_order": self.gamma.sigmoid()}

@@ -132,6 +132,7 @@ class Residual(Extension):
 
     widens: bool = False  # the stream between open and close is not (B, T, D)
     prenorm: bool = True  # False: the block has no norms, and its sublayers get what `read` answers
+    separates: bool = False  # `read` answers with an input for each of query, key and value
 
     def open(self, embedding: Tensor) -> Tensor:
         """From the embedding to the stream: called on the first layer's extension."""

@@ -227,7 +227,7 @@ PARAMETERS = {
     "v4_m1e": token_weights,
     "v4_mc": lambda s: s.L * s.T,
     "v4_md": lambda s: s.L * (s.D + 2),
-    **{id: lambda s: s.L for id in ("wr_1", "wr_6_1")},
+    **{id: lambda s: s.L for id in ("wr_1", "wr_6_1", "input_gain")},
     **{id: lambda s: 2 * s.L for id in ("wr_5", "wr_6")},
     "wr_2": lambda s: s.L * (2 * s.D**2 + s.D),
     "wr_3": lambda s: s.L * (2 * s.D**2 + s.D + 1),

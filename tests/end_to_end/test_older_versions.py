@@ -67,7 +67,7 @@ def test_a_checkpoint_with_an_idle_attention_is_refused_with_a_sentence() -> Non
     session = SimpleNamespace(model=built, folder=Path("some/run"))
     saved = {"model": {**older, **built.state_dict()}}
     with pytest.raises(RunError, match=r"some/run has weights of attention where half stands in its place \(layers\.0"):
-        setup._load(SimpleNamespace(name="half"), session, saved)
+        setup._load(SimpleNamespace(name="half"), session, saved, Path("some/run/checkpoints/1"))
 
 
 def test_a_store_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

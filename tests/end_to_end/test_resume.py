@@ -356,10 +356,10 @@ def test_another_tokenizer_is_refused(tmp_path: Path, begun: Path) -> None:
         go(config(tmp_path), begun)
 
 
-def test_another_number_of_processes_is_refused(tmp_path: Path, begun: Path) -> None:
+def test_a_number_of_processes_that_cannot_share_the_rows_is_refused(tmp_path: Path, begun: Path) -> None:
     versions = json.loads((begun / "versions.json").read_text())
     (begun / "versions.json").write_text(json.dumps({**versions, "world_size": 2}))
-    with pytest.raises(RunError, match="world_size: 2 in that run, 1 now"):
+    with pytest.raises(RunError, match="had 32 tokens, and with 1 process it would have 64: start as many as before"):
         go(config(tmp_path), begun)
 
 

@@ -520,7 +520,7 @@ class BlowsUp(Mixing):
         return u * torch.exp(1e5 * self.theta).clamp(min=1.0) ** 2
 
 
-class TakesSlotsForEmpty(ScoreMixing):
+class TakesOtherSlotsForEmpty(ScoreMixing):
     def __init__(self, layer: Layer) -> None:
         super().__init__()
 

@@ -21,6 +21,7 @@ NAMED = {
     "zoo/slots.py": "the names themselves",
     "zoo/extension.py": "the base class of each",
     "zoo/model/build.py": "a setting of `model` for each",
+    "zoo/api/models.py": "what `zoo.build` takes for each, with its type",
     "zoo/model/block.py": "where each sits",
     "zoo/model/attention.py": "where those around attending sit",
     "zoo/model/extensions.py": "what makes no sense together",

@@ -105,7 +105,7 @@ def moments() -> Iterator[tuple[str, Callable[[], None]]]:
     yield "before the first checkpoint", half_a_checkpoint(1)
     yield "before the rename", at_call(os, "replace", 2)  # the first one is of metrics.jsonl
     yield "after the rename", at_call(checkpoint, "sync_folder", 1)
-    yield "before anything old is dropped", at_call(checkpoint, "_prune", 1)
+    yield "before anything old is dropped", at_call(checkpoint, "prune", 1)
     yield "in a step", at_call(step, "_update", 2)
     yield "in a row after a checkpoint", half_a_line(2)
     yield "in a validation", at_call(tiny_training.Model, "evaluate", 2)

@@ -156,7 +156,7 @@ WRONG = [
     Wrong(wrong.NormalisesTheBatch, "ranks", "on two ranks that average gradients (DDP), the loss is", "depth 3"),
     Wrong(wrong.BorrowsAMatrix, "ranks", "mixed torch.Tensor and DTensor", "depth 3"),
     Wrong(wrong.BlowsUp, "trains", "is not finite", "depth 1"),
-    Wrong(wrong.TakesSlotsForEmpty, "combined", "somebody else is here", "depth 1", slot="score_mixing"),
+    Wrong(wrong.TakesOtherSlotsForEmpty, "combined", "somebody else is here", "depth 1", slot="score_mixing"),
 ]
 
 
