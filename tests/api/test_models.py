@@ -7,6 +7,7 @@ import inspect
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -192,3 +193,35 @@ def test_what_cannot_be_fitted(given: object, complaint: str) -> None:
     with pytest.raises(zoo.ZooError) as error:
         given(zoo.build(**SMALL))  # type: ignore[operator]
     assert complaint in str(error.value)
+
+
+def test_a_setting_of_another_type_is_refused_with_a_sentence() -> None:
+    for given, sentence in (
+        ({"vocab_size": "64"}, "model.vocab_size must be int, not '64'"),
+        ({"depth": 2.0}, "model.depth must be int, not 2.0"),
+        ({"tied": 1}, "model.tied must be bool, not 1"),
+    ):
+        with pytest.raises(zoo.ZooError, match=sentence):
+            zoo.build(**{**SMALL, **given})
+    assert zoo.build(**{**SMALL, "depth": np.int64(1)}).num_parameters()
+
+
+@pytest.mark.parametrize(
+    ("batches", "sentence"),
+    [
+        ([torch.full((2, 9), 40)], "tokens from 40 to 40, and the model has those from 0 to 39"),
+        ([(torch.zeros(2, 9).long(), torch.full((2, 9), -1))], "tokens from -1 to -1"),
+        ([torch.rand(2, 9)], "tokens are whole numbers, and this batch is of float32"),
+    ],
+    ids=["too large", "negative", "float"],
+)
+def test_a_batch_that_the_model_has_no_rows_for_is_refused(batches: list[Tensor], sentence: str) -> None:
+    with pytest.raises(zoo.ZooError, match=sentence):
+        zoo.fit(zoo.build(**SMALL), batches, steps=1)
+
+
+def test_fit_refuses_another_model_and_settings_of_another_type() -> None:
+    with pytest.raises(zoo.ZooError, match="zoo.fit trains a model of zoo.build, or that of a run, and not a Linear"):
+        zoo.fit(nn.Linear(2, 2), [batch()], steps=1)  # type: ignore[arg-type]
+    with pytest.raises(zoo.ZooError, match="train.lr must be float, not '1e-3'"):
+        zoo.fit(zoo.build(**SMALL), [batch()], steps=1, lr="1e-3")  # type: ignore[arg-type]

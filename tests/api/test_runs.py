@@ -91,6 +91,12 @@ def test_runs_that_cannot_be(root: Path) -> None:
         with pytest.raises(zoo.ZooError) as error:
             call()
         assert complaint in str(error.value)
+    with pytest.raises(
+        zoo.ZooError, match="zoo.generate takes a run, as zoo.load and zoo.train return it, and not a str"
+    ):
+        zoo.generate(str(root), "one")  # type: ignore[call-overload]
+    with pytest.raises(zoo.ZooError, match="there is no Gin file sizes/tyni"):
+        zoo.train("wr_8_2", folder=root / "x", gin="sizes/tyni")
 
 
 def test_outcomes_are_compared_over_items_and_seeds(root: Path) -> None:

@@ -100,7 +100,10 @@ def test_the_kit_takes_a_hybrid(slot: str, ids: tuple[str | None, ...]) -> None:
         ),
         ("model.residual = ('v1_m3', None)", r"must be a method \(@residual\.ID\) or None, not 'v1_m3'"),
         ("model.residual = (@residual.v1_m3, @residual.v1_m33)", r"v1_m33"),
-        ("model.temporal_mixing = (@temporal_mixing.wr_1, None, None)", r"a pattern of 3 methods for 2 layers"),
+        (
+            "model.temporal_mixing = (@temporal_mixing.wr_1, None, None)",
+            r"a pattern of 3 methods for 2 layers.* set model.depth to 3",
+        ),
         (
             "model.temporal_mixing = (None, @temporal_mixing.wr_8_2)\ntemporal_mixing.wr_8_2.site = 'attention'\n"
             "model.residual = (@residual.v3_m1, None)",

@@ -49,6 +49,7 @@ def test_positions_may_be_scaled_in_the_older_and_the_newer_notation() -> None:
     [
         ({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}, "is GPT2LMHeadModel: a plain block can take"),
         ({"architectures": ["LlamaForSequenceClassification"]}, "is LlamaForSequenceClassification"),
+        ({"model_type": None}, "has a config.json without model_type"),
         ({"model_type": "zoo"}, "is a run of the zoo with methods"),
         ({"model_type": ["llama"]}, "a plain block can take"),
         ({"attention_bias": True}, r"biases in attention \(attention_bias\)"),

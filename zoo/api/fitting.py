@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from zoo.api.models import fitting
 from zoo.errors import ZooError, nearest
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def fit(
     from zoo.training.schedules import learning_rate
 
     of_step = _settings(steps=steps, lr=lr, **settings)
+    if not hasattr(model, "output_weight"):  # a compiled one has it too
+        raise ZooError(f"zoo.fit trains a model of zoo.build, or that of a run, and not a {type(model).__name__}")
     optimizer, losses = make_optimizer(model, of_step), []
     device, given = model.output_weight().device, _endless(batches)
     before = model.training
@@ -46,6 +49,7 @@ def fit(
     try:
         for step in range(1, steps + 1):
             tokens, targets = _pair(next(given))
+            _check_tokens(tokens, targets, model.output_weight().size(0))
             loss = model(tokens.to(device), targets=targets.to(device), reduction="mean", z_loss=of_step.z_loss)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
@@ -76,7 +80,7 @@ def _settings(**given: Any) -> Settings:
             raise ZooError(
                 f"zoo.fit has no setting {name}{nearest(name, known)}; docs/settings.md lists those of train"
             )
-    return Settings(**given)
+    return Settings(**fitting("train", Settings, given))
 
 
 def _endless(batches: Iterable[Batch]) -> Iterator[Batch]:
@@ -107,3 +111,15 @@ def _pair(batch: Batch) -> tuple[Tensor, Tensor]:
     if not fits:
         raise ZooError("a batch is a tensor of tokens, or a pair of tensors of one shape: tokens and targets")
     return tokens, targets
+
+
+def _check_tokens(tokens: Tensor, targets: Tensor, vocab_size: int) -> None:
+    """Refuse what the model has no row for, which torch would report without saying what it is."""
+    for each in (tokens, targets[targets != -100]):
+        if each.dtype.is_floating_point or each.dtype.is_complex:
+            raise ZooError(f"tokens are whole numbers, and this batch is of {str(each.dtype).removeprefix('torch.')}")
+        if each.numel() and not 0 <= int(each.min()) <= int(each.max()) < vocab_size:
+            raise ZooError(
+                f"a batch has tokens from {int(each.min())} to {int(each.max())}, and the model has those from 0 to"
+                f" {vocab_size - 1}: build it with a larger vocab_size"
+            )

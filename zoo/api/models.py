@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+import numbers
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from zoo.errors import ConfigError, nearest
@@ -97,6 +98,8 @@ def build(
 
     given: dict[str, Any] = dict(settings)
     _check_names(given, inspect.signature(model).parameters)
+    sizes = {"vocab_size": vocab_size, "max_length": max_length}
+    fitting("model", model, {name: each for name, each in (sizes | given).items() if name not in SLOTS})
     if (checkpoint := given.get("start_from")) is not None:
         from zoo.pretrained.sizes import read_sizes
 
@@ -118,6 +121,22 @@ def _check_names(given: dict[str, Any], known: Any) -> None:
             raise ConfigError(
                 f"zoo.build has no setting {name}{nearest(name, known)}; docs/settings.md lists those of model"
             )
+
+
+def fitting(owner: str, function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings `given` of a function, each as its annotation asks for it; `owner` is its name in a sentence."""
+    from zoo.config.values import Mismatch, coerce, describe
+    from zoo.plugins.settings import resolve_annotation
+
+    known, settings = inspect.signature(function).parameters, {}
+    for name, value in given.items():
+        annotation = resolve_annotation(known[name].annotation, function)
+        plain = value.item() if isinstance(value, numbers.Number) and hasattr(value, "item") else value  # of NumPy
+        try:
+            settings[name] = coerce(plain, annotation)
+        except Mismatch:
+            raise ConfigError(f"{owner}.{name} must be {describe(annotation)}, not {value!r}") from None
+    return settings
 
 
 def _in_slot(slot: str, value: Any) -> Any:
@@ -147,20 +166,14 @@ def _parts(each: str | Method) -> Sequence[Method]:
 
 def _method(loaded: LoadedMethod, settings: dict[str, Any]) -> Method:
     """A loaded method with settings, each known and of the right type."""
-    from zoo.config.values import Mismatch, coerce, describe
     from zoo.plugins.settings import REQUIRED, settings_of
 
     assert loaded.factory is not None
     entry, known = loaded.entry, {each.name: each for each in settings_of(loaded.factory)}
-    checked = {}
-    for name, value in settings.items():
+    for name in settings:
         if name not in known:
             raise ConfigError(f"{entry.name} has no setting {name}{nearest(name, known)}")
-        try:
-            checked[name] = coerce(value, known[name].annotation)
-        except Mismatch:
-            expected = describe(known[name].annotation)
-            raise ConfigError(f"{entry.name}.{name} must be {expected}, not {value!r}") from None
+    checked = fitting(entry.name, loaded.factory, settings)
     for name, setting in known.items():
         if setting.default is REQUIRED and name not in checked:
             raise ConfigError(f"{entry.name}.{name} must be given: zoo.method({entry.id!r}, {name}=…)")

@@ -23,7 +23,7 @@ Place = str | os.PathLike[str]
 def train(
     *methods: str,
     folder: Place,
-    gin: Sequence[Place] = (),
+    gin: Place | Sequence[Place] = (),
     settings: Mapping[str, Any] | None = None,
     show: bool = False,
     allow_leak: bool = False,
@@ -31,7 +31,7 @@ def train(
     """Train a run in a folder, as zoo-train does, and open it: its `summary` says how it went.
 
     `zoo.train("v1_m3", folder="runs/mine", gin=["sizes/tiny"], settings={"train.steps": 100})`. `methods` are ids, `gin`
-    the names of Gin files, and `settings` the values of docs/settings.md by their names. The same call again goes on
+    the names of Gin files, or one, and `settings` the values of docs/settings.md by their names. The same call again goes on
     with a run that was interrupted, and opens one that is over. `show` shows the progress. One run at a time: the
     configuration is global.
     """
@@ -39,7 +39,8 @@ def train(
     from zoo.generation.open_run import open_run
     from zoo.training.trainer import run
 
-    config = load_config([str(file) for file in gin], [*_slots(methods), *_bindings(settings or {})])
+    files = [gin] if isinstance(gin, str | os.PathLike) else gin
+    config = load_config([str(file) for file in files], [*_slots(methods), *_bindings(settings or {})])
     summary = run(config, Path(folder), show=show, allow_leak=allow_leak)
     if summary.status == "interrupted":
         raise KeyboardInterrupt(f"the run in {folder} was interrupted at step {summary.steps:,} and saved")
@@ -77,6 +78,8 @@ def generate(run: Run, prompts: str | Sequence[str] = "", **how: Unpack[Drawing]
     from zoo.generation.generate import generate as drawn
     from zoo.generation.sampling import Sampling
 
+    if not hasattr(run, "tokenizer"):
+        raise ZooError(f"zoo.generate takes a run, as zoo.load and zoo.train return it, and not a {type(run).__name__}")
     asked = [prompts] if isinstance(prompts, str) else list(prompts)
     if not asked:
         return []

@@ -181,7 +181,8 @@ def _factory(slot: str, methods: Any, depth: int) -> Callable[..., Extension] | 
     if len(methods) > depth:
         raise SettingError(
             f"model.{slot}",
-            f" has a pattern of {len(methods)} methods for {depth} layers, so the last ones stand nowhere",
+            f" has a pattern of {len(methods)} methods for {depth} layers, so the last ones stand nowhere: set model.depth to"
+            f" {len(methods)} or more, or give a shorter pattern",
         )
     return Hybrid(slot, methods)
 

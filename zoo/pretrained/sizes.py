@@ -138,6 +138,10 @@ def _family(config: Mapping[str, Any], checkpoint: str) -> Family:
     if family is not None and architecture in (None, family.architecture):
         return family
     known = ", ".join(each.architecture for each in FAMILIES.values())
+    if kind is None and architecture in [each.architecture for each in FAMILIES.values()]:
+        raise SettingError(
+            KEY, f" = {checkpoint!r} has a config.json without model_type: it is cut off, or no checkpoint's"
+        )
     what = "a run of the zoo with methods" if kind == "zoo" else f"{architecture or kind or 'of no known kind'}"
     raise SettingError(
         KEY, f" = {checkpoint!r} is {what}: a plain block can take the weights of {known}, and of no other"

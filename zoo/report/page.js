@@ -25,9 +25,9 @@
     return Number.isNaN(number) ? text : number;
   }
 
-  function compare(a, b) {
-    if (typeof a === typeof b) return a < b ? -1 : a > b ? 1 : 0;
-    return typeof a === "number" ? -1 : 1; // what is no number stands last
+  function compare(a, b, ascending) {
+    if (typeof a === typeof b) return (ascending ? 1 : -1) * (a < b ? -1 : a > b ? 1 : 0);
+    return typeof a === "number" ? -1 : 1; // what is no number stands last, either way
   }
 
   function sort(head, column) {
@@ -36,7 +36,7 @@
     head.setAttribute("aria-sort", ascending ? "ascending" : "descending");
     const body = head.closest("table").tBodies[0];
     const sorted = [...body.rows].map((row) => [key(row.cells[column]), row]);
-    sorted.sort((one, other) => (ascending ? 1 : -1) * compare(one[0], other[0]));
+    sorted.sort((one, other) => compare(one[0], other[0], ascending));
     body.append(...sorted.map(([, row]) => row));
   }
 

@@ -68,6 +68,8 @@ def _parameters(model: LanguageModel) -> dict[tuple[str, str], nn.Parameter]:
     parameters = {}
     names = {id(module): name for name, module in model.named_modules()}
     for part in model.all_parts():
+        if is_plain(part):  # which has none, and is not a module of a block that does not attend
+            continue
         idle = {
             f"{names[id(module)]}.{name}"
             for module in part.modules()
