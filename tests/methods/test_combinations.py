@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from zoo.errors import ConfigError
-from zoo.extension import Extension, HeadMixing, TemporalMixing, called, overrides
+from zoo.extension import Extension, HeadMixing, Residual, TemporalMixing, called, overrides
 from zoo.model.sites import in_place_of_attention, mixers_of
 from zoo.slots import SLOTS
 from zoo.testing import causality
@@ -121,6 +121,8 @@ def test_only_what_makes_no_sense_is_refused(table: list[Cell]) -> None:
     parts = {method: together([method]).declared for cell in table for method in (cell.row, cell.column)}
 
     def needs_attention(method: Method) -> bool:
+        if isinstance(parts[method], Residual) and any(part.separates for part in _in_layers(method)):
+            return True
         return isinstance(parts[method], HeadMixing) or bool(parts[method].reads & {"scores", "blocks"})
 
     def replaces_it(method: Method) -> bool:

@@ -131,7 +131,7 @@ def check_composition(extensions: Mapping[str, Sequence[Extension]]) -> None:
     mixing = name_of(extensions["temporal_mixing"][replaced.index(True)])
     where = "stands in place of attention" if all(replaced) else "stands in place of attention in some layers"
     for residual, alone in zip(extensions["residual"], replaced, strict=True):
-        if alone and residual.separates:  # type: ignore[attr-defined]
+        if alone and residual.separates:
             raise ConfigError(
                 f"{name_of(residual)} has an input for each of query, key and value, which have no place where nothing attends:"
                 f" the temporal_mixing method {mixing} {where}"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from zoo.errors import RunError
 from zoo.runs import checkpoint, sharded_checkpoint
 from zoo.runs.sharded_checkpoint import SEPARATOR
-from zoo.system.table import counted
 from zoo.training import random_state
 from zoo.training.optimizer_state import BY_NAME, empty_states, set_states, states_by_name
 from zoo.training.train_state import TrainState
@@ -119,9 +118,10 @@ def load_session(session: Session, saved: dict[str, Any], source: Path) -> None:
         _load_optimizer(session, saved["optimizer"])
     session.state = TrainState(**saved["state"])
     if session.state.tokens != session.state.step * session.tokens_per_step:
+        processes = "1 process" if session.ranks.size == 1 else f"{session.ranks.size} processes"
         raise RunError(
             f"a step of the run in {session.folder} had {session.state.tokens // max(1, session.state.step):,} tokens, and"
-            f" with {counted(session.ranks.size, 'process')} it would have {session.tokens_per_step:,}: start as many as before"
+            f" with {processes} it would have {session.tokens_per_step:,}: start as many as before"
         )
     session.began -= session.state.seconds
     of_ranks = saved["ranks"]
