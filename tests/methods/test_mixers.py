@@ -219,7 +219,7 @@ BAD = [
     ("mamba", {"states": 0}, "states = 0"),
     ("mamba2", {"head_width": 7}, "head_width = 7 must divide"),
     ("linear_attention", {"heads": 33}, "heads = 33 must be from 1 to"),
-    ("retention", {"key_width": 3}, "a key width of 3 is odd"),
+    ("retention", {"key_width": 3}, "key_width = 3 is odd"),
     ("retention", {"chunk": 0}, "chunk = 0"),
     ("gla", {"heads": 20}, "heads = 20 must be at most half"),
     ("gla", {"rank": 0}, "rank = 0"),
