@@ -78,7 +78,7 @@ def methods(slot: str | None = None) -> list[str]:
 
 
 def method(name: str, /, **settings: Any) -> Method:
-    """A method by its id, or SLOT.ID, with settings of its own: `zoo.method("wr_8_2", n=6)`."""
+    """A method by its id, or SLOT.ID, with settings of its own: `zoo.method("METHOD", n=6)`."""
     from zoo.plugins.registry import installed
 
     return _method(installed().named(name), settings)
@@ -89,7 +89,7 @@ def build(
 ) -> LanguageModel:
     """A language model with these methods, each in its own slot; without any, the plain block.
 
-    `zoo.build("v1_m3", "wr_8_2", vocab_size=512, depth=4)`. A slot can also be named: `residual="v1_m3"`, a tuple for the
+    `zoo.build("ONE", "OTHER", vocab_size=512, depth=4)`. A slot can also be named: `residual="METHOD"`, a tuple for the
     layers in turn, or a factory of one's own, which need not be installed: `residual=Damped`. The settings are those of
     `model` in docs/settings.md; with `start_from`, sizes are those of the checkpoint. What is built is an ordinary
     `torch.nn.Module`: `model(tokens)` gives logits, `model.loss(tokens, targets)` the mean cross-entropy in nats per token.

@@ -30,7 +30,7 @@ def train(
 ) -> Run:
     """Train a run in a folder, as zoo-train does, and open it: its `summary` says how it went.
 
-    `zoo.train("v1_m3", folder="runs/mine", gin=["sizes/tiny"], settings={"train.steps": 100})`. `methods` are ids, `gin`
+    `zoo.train("METHOD", folder="runs/mine", gin=["sizes/tiny"], settings={"train.steps": 100})`. `methods` are ids, `gin`
     the names of Gin files, or one, and `settings` the values of docs/settings.md by their names. The same call again goes on
     with a run that was interrupted, and opens one that is over. `show` shows the progress. One run at a time: the
     configuration is global.
