@@ -28,7 +28,7 @@ NAMED = {
     "zoo/model/observation.py": "what to say of each when its numbers are not finite",
     "tests/helpers/fake_distributions.py": "two made-up methods, each of another slot",
     "tests/helpers/fake_project.py": "a made-up model with made-up methods",
-    "tests/helpers/wrong_methods.py": "a method that looks at its neighbour",
+    "tests/helpers/wrong_modules.py": "a method that looks at its neighbour",
 }
 
 

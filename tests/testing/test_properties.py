@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from helpers import wrong_methods as wrong
+from helpers import wrong_methods as wrong, wrong_modules
 
 from zoo.cli import plugins as cli
 from zoo.errors import PluginError, ZooError
@@ -95,10 +95,12 @@ WRONG = [
     Wrong(wrong.DividesByLength, "documents", "has other logits alone than as a row", "depth 1, length 2, batch 1"),
     Wrong(wrong.LeaksInOneSetting, "settings", "with over = 'all': token 0 sees token 1", "depth 1, length 2, batch 1"),
     Wrong(wrong.SaysItLeaks, "causal", "declares causal = False, but nothing of the sort was found", ""),
-    Wrong(wrong.LooksAheadInHeads, "causal", "token 0 sees token 1", "depth 1, length 2, batch 1", "head_mixing"),
-    Wrong(wrong.ForgetsEarlierHeads, "cached", "from token 1 on", "depth 1, length 2, batch 1", "head_mixing"),
-    Wrong(wrong.ChangesTheHeads, "pure", "project changes heads.v in place", slot="head_mixing"),
-    Wrong(wrong.ChangesTheAnswer, "pure", "output changes normed.query in place", slot="head_mixing"),
+    Wrong(
+        wrong_modules.LooksAheadInHeads, "causal", "token 0 sees token 1", "depth 1, length 2, batch 1", "head_mixing"
+    ),
+    Wrong(wrong_modules.ForgetsEarlierHeads, "cached", "from token 1 on", "depth 1, length 2, batch 1", "head_mixing"),
+    Wrong(wrong_modules.ChangesTheHeads, "pure", "project changes heads.v in place", slot="head_mixing"),
+    Wrong(wrong_modules.ChangesTheAnswer, "pure", "output changes normed.query in place", slot="head_mixing"),
     Wrong(wrong.TableFromZero, "cached", "from token 1 on", "depth 1, length 2, batch 1"),
     Wrong(wrong.ScoresFromZero, "cached", "chunks of 1, 1 differs", "depth 1, length 2, batch 1", "score_mixing"),
     Wrong(
@@ -134,29 +136,31 @@ WRONG = [
     Wrong(wrong.Misspelt, "effect", "it computes what the plain block does", "depth 3", "residual"),
     Wrong(wrong.ForgetsToDeclare, "builds", 'write reads = frozenset({"ffn"}) in ForgetsToDeclare', slot="residual"),
     Wrong(wrong.NeedsContiguous, "layout", "not contiguous in memory ends in", "depth 1, length 1, batch 2"),
-    Wrong(wrong.RandomStart, "builds", "built from the same seed differ in layers.0.temporal_mixing.w"),
-    Wrong(wrong.NotFinite, "builds", "the model's answer is not finite with initial parameters"),
-    Wrong(wrong.WrongShape, "builds", "it fails with RuntimeError"),
-    Wrong(wrong.WrongKind, "builds", "the method built a WrongKind, not a TemporalMixing"),
-    Wrong(wrong.TakesWidthForHeads, "builds", "it fails with RuntimeError", "depth 1", slot="score_mixing"),
-    Wrong(wrong.ProbesNoTensor, "builds", "the probe gate of layer 1 is not a finite tensor"),
-    Wrong(wrong.FixedType, "types", "it fails with RuntimeError"),
-    Wrong(wrong.MeetsAutocast, "types", "under autocast to bfloat16, as the trainer uses it, it fails"),
-    Wrong(wrong.OtherFormulaWhenNarrow, "types", "under autocast to bfloat16 it answers otherwise"),
-    Wrong(wrong.ShortTable, "limits", "let them work, or raise a ZooError that says why not", "depth 1, length 12"),
-    Wrong(wrong.StartsElsewhere, "start", "declares to start as baseline and does not"),
-    Wrong(wrong.StartsBesideFreshNormsAlone, "upcycled", "does not beside trained weights: the logits differ"),
-    Wrong(wrong.StartsAsNobody, "start", "there is no temporal_mixing method no_such_method"),
-    Wrong(wrong.PlainTensor, "saved", "neither a parameter nor a buffer"),
-    Wrong(wrong.BufferNotSaved, "saved", "neither a parameter nor a buffer"),
-    Wrong(wrong.StatisticNotSaved, "saved", "neither a parameter nor a buffer"),
-    Wrong(wrong.StaysOnTheCPU, "moved", "on the device meta it fails"),
-    Wrong(wrong.HoldsALambda, "moved", "pickle"),
-    Wrong(wrong.SharesItsWeight, "moved", "a deep copy of the model"),
+    Wrong(wrong_modules.RandomStart, "builds", "built from the same seed differ in layers.0.temporal_mixing.w"),
+    Wrong(wrong_modules.NotFinite, "builds", "the model's answer is not finite with initial parameters"),
+    Wrong(wrong_modules.WrongShape, "builds", "it fails with RuntimeError"),
+    Wrong(wrong_modules.WrongKind, "builds", "the method built a WrongKind, not a TemporalMixing"),
+    Wrong(wrong_modules.TakesWidthForHeads, "builds", "it fails with RuntimeError", "depth 1", slot="score_mixing"),
+    Wrong(wrong_modules.ProbesNoTensor, "builds", "the probe gate of layer 1 is not a finite tensor"),
+    Wrong(wrong_modules.FixedType, "types", "it fails with RuntimeError"),
+    Wrong(wrong_modules.MeetsAutocast, "types", "under autocast to bfloat16, as the trainer uses it, it fails"),
+    Wrong(wrong_modules.OtherFormulaWhenNarrow, "types", "under autocast to bfloat16 it answers otherwise"),
+    Wrong(
+        wrong_modules.ShortTable, "limits", "let them work, or raise a ZooError that says why not", "depth 1, length 12"
+    ),
+    Wrong(wrong_modules.StartsElsewhere, "start", "declares to start as baseline and does not"),
+    Wrong(wrong_modules.StartsBesideFreshNormsAlone, "upcycled", "does not beside trained weights: the logits differ"),
+    Wrong(wrong_modules.StartsAsNobody, "start", "there is no temporal_mixing method no_such_method"),
+    Wrong(wrong_modules.PlainTensor, "saved", "neither a parameter nor a buffer"),
+    Wrong(wrong_modules.BufferNotSaved, "saved", "neither a parameter nor a buffer"),
+    Wrong(wrong_modules.StatisticNotSaved, "saved", "neither a parameter nor a buffer"),
+    Wrong(wrong_modules.StaysOnTheCPU, "moved", "on the device meta it fails"),
+    Wrong(wrong_modules.HoldsALambda, "moved", "pickle"),
+    Wrong(wrong_modules.SharesItsWeight, "moved", "a deep copy of the model"),
     Wrong(wrong.NormalisesTheBatch, "ranks", "on two ranks that average gradients (DDP), the loss is", "depth 3"),
-    Wrong(wrong.BorrowsAMatrix, "ranks", "mixed torch.Tensor and DTensor", "depth 3"),
-    Wrong(wrong.BlowsUp, "trains", "is not finite", "depth 1"),
-    Wrong(wrong.TakesOtherSlotsForEmpty, "combined", "somebody else is here", "depth 1", slot="score_mixing"),
+    Wrong(wrong_modules.BorrowsAMatrix, "ranks", "mixed torch.Tensor and DTensor", "depth 3"),
+    Wrong(wrong_modules.BlowsUp, "trains", "is not finite", "depth 1"),
+    Wrong(wrong_modules.TakesOtherSlotsForEmpty, "combined", "somebody else is here", "depth 1", slot="score_mixing"),
 ]
 
 
@@ -168,7 +172,7 @@ def test_a_wrong_method_is_found_out(each: Wrong) -> None:
     assert each.detail in result.detail
     assert result.case.startswith(each.case) and bool(result.case) == bool(each.case)
     with pytest.raises(
-        NotConforming, match=f"{each.slot} method {each.method.__name__} of helpers.wrong_methods does not"
+        NotConforming, match=f"{each.slot} method {each.method.__name__} of {each.method.__module__} does not"
     ):
         report.verify()
 
@@ -217,7 +221,7 @@ def test_a_method_that_cannot_be_built_is_not_looked_at_further() -> None:
     assert "no such luck" in check(build, "residual", only=["causal"])["causal"].detail
 
 
-@pytest.mark.parametrize("method", [wrong.WrongShape, wrong.NotFinite, wrong.ForgetsToDeclare])
+@pytest.mark.parametrize("method", [wrong_modules.WrongShape, wrong_modules.NotFinite, wrong.ForgetsToDeclare])
 def test_what_means_nothing_after_a_failure_is_not_tested(method: type) -> None:
     report = check(method)
     assert [result.property for result in report.results] == ["builds"]
@@ -342,7 +346,7 @@ def test_matrix(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_strangers_method_is_left_out_of_the_matrix(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = finder.MethodEntry("temporal_mixing", "choosy", "helpers.wrong_methods:NeedsASetting", "a-method", "1.0")
+    found = finder.MethodEntry("temporal_mixing", "choosy", "helpers.wrong_modules:NeedsASetting", "a-method", "1.0")
     every = [*finder.find_methods(), found]
     monkeypatch.setattr(registry, "find_methods", lambda: every)
     assert cli.main(["matrix"]) == 0
@@ -379,4 +383,4 @@ def test_conformance_makes_a_test_of_each_property() -> None:
     with pytest.raises(NotConforming, match="causal: token 0 sees token 1"):
         conformance(WRONG[0].method)("causal")
     with pytest.raises(pytest.skip.Exception, match="not tested because builds failed"):
-        conformance(wrong.WrongShape)("causal")
+        conformance(wrong_modules.WrongShape)("causal")
