@@ -283,3 +283,8 @@ def write_corpus(folder: Path) -> Path:
         lines = [" ".join(words[(i * k + k) % 10] for k in range(1, 9)) + f" {i * 7919 % 997}." for i in range(count)]
         (folder / f"{split}.txt").write_text("\n".join(lines))
     return folder
+
+
+def saved(run: Path, index: int = -1) -> dict[str, Any]:
+    """What a checkpoint of a run holds; the last one unless told."""
+    return checkpoint.read(checkpoint.listed(run / "checkpoints")[index])

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 import torch
 from helpers import tiny_training
-from helpers.tiny_training import BATCH, LENGTH, Config, Model, config, go
+from helpers.tiny_training import BATCH, LENGTH, Config, Model, config, go, saved
 
-from zoo.runs import checkpoint
 from zoo.runs.metrics import read_rows
 from zoo.training.settings import Settings
 
@@ -22,10 +21,6 @@ from zoo.training.settings import Settings
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
-
-
-def kept(run: Path, index: int = -1) -> dict[str, Any]:
-    return checkpoint.read(checkpoint.listed(run / "checkpoints")[index])
 
 
 def spoiling(folder: Path, layer: int, how: str, bad: set[int], **settings: Any) -> Config:
@@ -44,18 +39,18 @@ def test_a_bad_step_is_skipped_counted_and_never_reaches_the_weights(tmp_path: P
     summary = go(spoiling(tmp_path, 2, how, {5, 6}, steps=6, save_every=4), run)
     assert (summary.status, summary.skipped_steps, summary.steps) == ("finished", 2, 6)
     assert [(row["step"], row["in_a_row"]) for row in read_rows(run, "skipped")] == [(5, 1), (6, 2)]
-    assert tiny_training.digest(kept(run, -1)["model"]) == tiny_training.digest(
-        kept(run, -2)["model"]
+    assert tiny_training.digest(saved(run, -1)["model"]) == tiny_training.digest(
+        saved(run, -2)["model"]
     )  # of steps 6 and 4
-    assert tiny_training.digest(kept(run, -1)["optimizer"]["state"]) == tiny_training.digest(
-        kept(run, -2)["optimizer"]["state"]
+    assert tiny_training.digest(saved(run, -1)["optimizer"]["state"]) == tiny_training.digest(
+        saved(run, -2)["optimizer"]["state"]
     )
 
 
 def test_it_recovers_from_a_few_bad_steps(tmp_path: Path) -> None:
     summary = go(spoiling(tmp_path, 1, "forward", {2, 3, 5, 6, 9}, max_skipped=3), tmp_path / "run")
     assert (summary.status, summary.skipped_steps) == ("finished", 5)
-    assert kept(tmp_path / "run")["state"]["skipped_in_a_row"] == 0
+    assert saved(tmp_path / "run")["state"]["skipped_in_a_row"] == 0
 
 
 @pytest.mark.parametrize("layer", [1, 2])

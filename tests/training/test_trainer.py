@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from helpers import tiny_training
-from helpers.tiny_training import BATCH, LENGTH, Config, Model, config, go, outcome, without_dropout
+from helpers.tiny_training import BATCH, LENGTH, Config, Model, config, go, outcome, saved, without_dropout
 
 from zoo.errors import ConfigError
 from zoo.extension import hint
@@ -25,10 +25,6 @@ from zoo.training.settings import Settings
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
-
-
-def kept(run: Path, index: int = -1) -> dict[str, Any]:
-    return checkpoint.read(checkpoint.listed(run / "checkpoints")[index])
 
 
 # --- settings
@@ -100,7 +96,7 @@ def test_a_parameter_may_ask_for_another_learning_rate(tmp_path: Path) -> None:
         return model
 
     go(dataclasses.replace(config(tmp_path, steps=1, save_every=1), model=still), tmp_path / "run")
-    weights = kept(tmp_path / "run")["model"]
+    weights = saved(tmp_path / "run")["model"]
     assert weights["layers.0.gate"].item() == 1.0
     assert abs(weights["layers.1.gate"].item() - 1.0) == pytest.approx(0.5 * 0.05, rel=1e-3)  # Adam's first step is lr
     assert (weights["layers.1.scale"] - 1.0).abs().max().item() == pytest.approx(0.05, rel=1e-3)
@@ -123,7 +119,7 @@ def test_validation_is_the_whole_split(tmp_path: Path) -> None:
     made = config(tmp_path)
     summary = go(made, run)
     model = made.built[-1].eval()
-    model.load_state_dict(kept(run)["model"])
+    model.load_state_dict(saved(run)["model"])
     nll, correct, count = 0.0, 0, 0
     for tokens, targets in made.data.evaluate("valid"):
         for row, wanted in zip(model.logits(tokens), targets, strict=True):
@@ -167,7 +163,7 @@ def test_the_precision_of_the_forward_pass_on_the_cpu(tmp_path: Path, precision:
 
     go(dataclasses.replace(config(tmp_path, steps=1, precision=precision), model=watched), tmp_path / "run")
     assert seen == {dtype}
-    assert {tensor.dtype for tensor in kept(tmp_path / "run")["model"].values()} == {torch.float32}
+    assert {tensor.dtype for tensor in saved(tmp_path / "run")["model"].values()} == {torch.float32}
 
 
 # --- the same again
