@@ -31,7 +31,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, 
     base = tmp_path_factory.mktemp("ranks")
     tiny_training.config(base)  # writes the tokenizer that both read
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run(torchrun(TESTS / "scripts/ranked_training.py", base), timeout=120, env=environment, check=True)
+    command = torchrun(TESTS / "scripts/ranked_training.py", base)
+    with open(base / "output.txt", "w") as output:
+        code = subprocess.run(command, timeout=240, env=environment, stdout=output, stderr=output).returncode
+    if code:
+        pytest.fail(f"torchrun ended with {code}:\n{(base / 'output.txt').read_text()[-6000:]}", pytrace=False)
     return base, json.loads((base / "found.json").read_text())
 
 
