@@ -32,7 +32,15 @@ def loaded() -> configuration.Config:
 
 def test_the_list_has_every_setting_with_its_default_and_no_other(loaded: configuration.Config) -> None:
     known = {**loaded.defaults, **loaded.values}
-    assert {group.name for group in core_settings.core()} == {"train", "data", "model", "recipe", "suite", "ladder"}
+    assert {group.name for group in core_settings.core()} == {
+        "train",
+        "records",
+        "data",
+        "model",
+        "recipe",
+        "suite",
+        "ladder",
+    }
     assert {key: entry.default for key, entry in ENTRIES.items()} == {k: render(value) for k, value in known.items()}
 
 

@@ -11,7 +11,7 @@ from zoo.config.gin_bridge import CONFIGURABLES, core_configurables, import_conf
 assert not core_configurables(), "registered before they are imported"
 import_configurables()
 owners = {name: configurable.wrapped.__module__ for name, configurable in core_configurables().items()}
-assert sorted(owners) == ["data", "ladder", "model", "recipe", "suite", "train"], owners
+assert sorted(owners) == ["data", "ladder", "model", "recipe", "records", "suite", "train"], owners
 assert set(owners.values()) == set(CONFIGURABLES), owners
 """
 

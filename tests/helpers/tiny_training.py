@@ -19,6 +19,7 @@ from zoo.kernels.cross_entropy import Score
 from zoo.runs import checkpoint
 from zoo.runs.metrics import read_rows
 from zoo.runs.summary import Summary
+from zoo.runs.trackers import RecordSettings
 from zoo.training import settings as settings_module, trainer
 
 VOCABULARY, LENGTH, BATCH = 13, 8, 4
@@ -203,6 +204,7 @@ class Config:
     data: Data
     settings: dict[str, Any]
     model: Callable[..., nn.Module] = Model
+    writers: tuple[str, ...] = ()
     files: tuple[tuple[Path, str], ...] = ((Path("gin/some.gin"), "train.steps = 1\n"),)
     bindings: tuple[str, ...] = ("train.lr = 1.0",)
     plugins: tuple[Any, ...] = ()
@@ -212,7 +214,8 @@ class Config:
 
     @property
     def values(self) -> dict[str, Any]:
-        return {f"train.{name}": value for name, value in sorted(self.settings.items())}
+        records = {"records.writers": self.writers} if self.writers else {}
+        return {**records, **{f"train.{name}": value for name, value in sorted(self.settings.items())}}
 
     @property
     def text(self) -> str:
@@ -221,6 +224,7 @@ class Config:
     def build(self, name: str, **arguments: Any) -> Any:
         made = {
             "train": lambda: settings_module.Settings(**self.settings),
+            "records": lambda: RecordSettings(self.writers),
             "data": lambda: self.data,
             "model": self.model,
         }[name](**arguments)
@@ -238,14 +242,18 @@ class Config:
 
 
 def config(
-    folder: Path, before: Callable[[int], None] = nothing, fingerprint: str = "counting", **settings: Any
+    folder: Path,
+    before: Callable[[int], None] = nothing,
+    fingerprint: str = "counting",
+    writers: tuple[str, ...] = (),
+    **settings: Any,
 ) -> Config:
     """A short run: a validation every 4 steps, a checkpoint every 3, a row every 2."""
     tokenizer = folder / "tokenizer"
     if not tokenizer.exists():
         tokenizer.write_bytes(b"one two three")
     short = {"steps": 12, "lr": 0.05, "validate_every": 4, "save_every": 3, "log_every": 2, "device": "cpu"}
-    return Config(Data(tokenizer, before, fingerprint), {**short, **settings})
+    return Config(Data(tokenizer, before, fingerprint), {**short, **settings}, writers=writers)
 
 
 def outcome(run: Path) -> dict[str, Any]:

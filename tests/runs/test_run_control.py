@@ -25,7 +25,7 @@ def interrupt(number: int) -> None:
 
 def test_the_settings_exist_and_say_that_they_may_be_changed() -> None:
     meanings = {entry.key: entry.meaning for group in settings_list.core() for entry in group.entries}
-    assert RUN_CONTROL == ("train.keep_checkpoints", "train.rank_timeout", "train.trackers")
+    assert RUN_CONTROL == ("records.writers", "train.keep_checkpoints", "train.rank_timeout")
     assert {key for key, meaning in meanings.items() if "may be changed when a run resumes" in meaning} == {
         *RUN_CONTROL
     }

@@ -14,8 +14,7 @@ from helpers.tiny_training import config, go, outcome
 from zoo.errors import RunError, ZooError
 from zoo.runs import trackers
 from zoo.runs.metrics import read_rows
-from zoo.runs.trackers import Trackers
-from zoo.training.settings import Settings
+from zoo.runs.trackers import RecordSettings, Trackers
 
 
 class Noted:
@@ -42,13 +41,25 @@ class Noted:
 def test_a_tracker_gets_the_rows_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(trackers.TRACKERS, "wandb", Noted)
     go(config(tmp_path), tmp_path / "without")
-    go(config(tmp_path, trackers=("wandb",)), tmp_path / "with")
+    go(config(tmp_path, writers=("wandb",)), tmp_path / "with")
     assert outcome(tmp_path / "without") == outcome(tmp_path / "with")
     rows = [row for row in read_rows(tmp_path / "with") if row["kind"] in ("train", "valid")]
     assert [step for step, _ in Noted.logged] == [row["step"] for row in rows]
     of_training = [scalars for _, scalars in Noted.logged if "loss/train" in scalars]
     assert [each["loss/train"] for each in of_training] == [row["loss"] for row in rows if row["kind"] == "train"]
     assert any("valid/perplexity" in scalars for _, scalars in Noted.logged)
+
+
+def test_a_run_begun_under_the_former_name_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(trackers.TRACKERS, "wandb", Noted)
+    run = tmp_path / "run"
+    with pytest.raises(KeyError):  # at the eighth batch
+        go(config(tmp_path, dict.fromkeys(range(8)).__getitem__, writers=("wandb",)), run)
+    for file in (run / "config.gin", run / "operative.gin"):
+        former = file.read_text("utf-8").replace("records.writers", "train.trackers")
+        assert "train.trackers" in former
+        file.write_text(former, "utf-8")
+    assert go(config(tmp_path), run).status == "finished"
 
 
 @pytest.mark.parametrize("fails", ["begin", "log", "close"])
@@ -64,17 +75,20 @@ def test_a_tracker_that_fails_ends_nothing(
     (sentence,) = heard
     assert sentence.startswith("the tracker wandb failed and is left out from here on; the run goes on: ")
     assert "\n" not in sentence
-    assert go(config(tmp_path, trackers=("wandb",)), tmp_path / "run").status == "finished"
+    assert go(config(tmp_path, writers=("wandb",)), tmp_path / "run").status == "finished"
 
 
 def test_what_is_not_installed_or_not_known_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(RunError, match=r"'trackio', which is not installed: pip install 'transformer-zoo\[trackio\]'"):
+    with pytest.raises(
+        RunError,
+        match=r"records.writers names 'trackio', which is not installed: pip install 'transformer-zoo\[trackio\]'",
+    ):
         Trackers(("trackio",), tmp_path, "", print)
     for wrong, complaint in ((("wand",), "nearest: wandb"), (("wandb", "wandb"), "each once")):
         with pytest.raises(ZooError, match=complaint):
-            Settings(trackers=wrong)
-    assert Settings().trackers == ()
+            RecordSettings(writers=wrong)
+    assert RecordSettings().writers == ()
 
 
 def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +96,7 @@ def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "settings"))
     go(config(tmp_path), tmp_path / "without")
-    summary = go(config(tmp_path, trackers=("wandb",)), tmp_path / "with")
+    summary = go(config(tmp_path, writers=("wandb",)), tmp_path / "with")
     assert summary.status == "finished" and outcome(tmp_path / "without") == outcome(tmp_path / "with")
     (file,) = (tmp_path / "with" / "wandb").glob("offline-run-*/run-*.wandb")
     content = file.read_bytes()
@@ -96,7 +110,7 @@ def test_trackio_on_this_machine(
 ) -> None:
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    summary = go(config(tmp_path, trackers=("trackio",)), tmp_path / "run")
+    summary = go(config(tmp_path, writers=("trackio",)), tmp_path / "run")
     assert summary.status == "finished" and capsys.readouterr().out == ""
     (database,) = (tmp_path / "trackio").rglob("zoo*.db")
     with sqlite3.connect(database) as connection:

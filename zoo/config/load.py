@@ -19,6 +19,7 @@ from zoo.config.configuration import Config
 from zoo.config.gin_bridge import activate, core_configurables, import_configurables, register_method, reset_config
 from zoo.config.gin_files import GinReader, Statement, find_gin_file, gin_folders, leaves, read_binding
 from zoo.config.recipe import derive
+from zoo.config.renamed import renamed
 from zoo.errors import ConfigError
 from zoo.plugins.finder import shadowed
 from zoo.plugins.registry import installed
@@ -33,7 +34,7 @@ def load_config(files: Sequence[str | Path], bindings: Sequence[str] = ()) -> Co
     registry = installed()
     reader = GinReader(gin_folders(registry))
     given = tuple(find_gin_file(str(file), folders=reader.folders) for file in files)
-    statements = list(_read(reader, given, bindings))
+    statements, former = renamed(_read(reader, given, bindings))
     import_configurables()
     known = Namespace({name: parameters(c) for name, c in core_configurables().items()}, registry)
     checked, winners, warnings = check(statements, known)
@@ -54,7 +55,7 @@ def load_config(files: Sequence[str | Path], bindings: Sequence[str] = ()) -> Co
             if statement.source != "defaults" and key in values
         },
         plugins=tuple(known.methods[reference.name].entry for reference in in_slots if reference),
-        warnings=(*warnings, *_warnings(known)),
+        warnings=(*former, *warnings, *_warnings(known)),
         recipe=recipe,
     )
     for loaded in known.methods.values():

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from zoo.config.gin_files import Macro, Reference
+from zoo.config.renamed import renamed_line
 
 SEQUENCES = (collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
 MAPPINGS = (dict, collections.abc.Mapping)
@@ -145,9 +146,9 @@ def shortened(text: str, length: int = 200) -> str:
 
 
 def bindings(text: str) -> list[str]:
-    """The statements of a configuration that bind something, one line each; a comment binds nothing."""
-    joined = CONTINUED.sub(" ", text)
-    return [line for line in joined.splitlines() if line.strip() and not line.startswith("#")]
+    """The statements of a configuration that bind something, one line each, in order of their names of today."""
+    lines = CONTINUED.sub(" ", text).splitlines()
+    return sorted(renamed_line(line) for line in lines if line.strip() and not line.startswith("#"))
 
 
 def parse_bindings(text: str) -> dict[str, str]:

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-RUN_CONTROL = ("train.keep_checkpoints", "train.rank_timeout", "train.trackers")
+RUN_CONTROL = ("records.writers", "train.keep_checkpoints", "train.rank_timeout")

@@ -10,10 +10,13 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from zoo.errors import RunError
+import gin
+
+from zoo.errors import RunError, check_setting, nearest
 from zoo.runs.tensorboard import hyper_parameters, scalar_tag
 from zoo.system.foreign_text import one_line
 
@@ -84,6 +87,24 @@ TRACKERS: dict[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {"wandb": We
 INSTALL = {"wandb": "pip install wandb", "trackio": "pip install 'transformer-zoo[trackio]'"}
 
 
+@gin.register("records", module="zoo")
+@dataclass(frozen=True)
+class RecordSettings:
+    """Who else gets the rows of metrics.jsonl.
+
+    writers (of 'wandb', 'trackio'): trackers that get them too, beside TensorBoard; offline unless WANDB_MODE says otherwise,
+        and one that fails is left out; may be changed when a run resumes.
+    """
+
+    writers: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.writers:
+            fits = name in TRACKERS and self.writers.count(name) == 1
+            expected = f"some of {', '.join(map(repr, TRACKERS))}, each once{nearest(name, TRACKERS)}"
+            check_setting("records.writers", self.writers, fits, expected)
+
+
 class Trackers:
     """The trackers of a run that are still well."""
 
@@ -92,7 +113,7 @@ class Trackers:
         self._open: dict[str, Tracker] = {}
         for name in names:
             if importlib.util.find_spec(name) is None:
-                raise RunError(f"train.trackers names {name!r}, which is not installed: {INSTALL[name]}")
+                raise RunError(f"records.writers names {name!r}, which is not installed: {INSTALL[name]}")
         settings = hyper_parameters(configuration) if names else {}
         for name in names:
             self._guarded(name, lambda name=name: self._begin(name, folder, settings))  # type: ignore[misc]

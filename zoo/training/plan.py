@@ -25,6 +25,7 @@ def plan_table(config: Config) -> Table:
 def _budget(config: Config) -> list[tuple[str, str, str]]:
     """Steps and tokens of a run on one rank, and its phases."""
     settings: Settings = config.build("train")
+    config.build("records")  # what is wrong there is said now, not when the run begins
     length, rows = config.get("data.length"), config.get("data.batch_size")
     per_step = length * rows * settings.accumulate
     steps = settings.num_steps(per_step)

@@ -11,7 +11,6 @@ from typing import Literal
 import gin
 
 from zoo.errors import check_setting, nearest
-from zoo.runs.trackers import TRACKERS
 from zoo.training.optimizer import OPTIMIZERS
 from zoo.training.parallel import PARALLEL
 from zoo.training.schedules import SCHEDULES, SEVERAL, check_periods
@@ -55,8 +54,6 @@ class Settings:
     min_delta (at least 0): by how much a validation loss must be lower to count as better, in nats per token.
     max_skipped (at least 1): the number of consecutive non-finite steps after which a run counts as diverged.
     log_every (at least 1): the number of steps between rows in metrics.jsonl and TensorBoard.
-    trackers (of 'wandb', 'trackio'): where else the rows of metrics.jsonl go, beside TensorBoard; offline unless WANDB_MODE says
-        otherwise, and one that fails is left out; may be changed when a run resumes.
     save_every (at least 1): the number of steps between checkpoints; the end and a signal to stop write one too.
     keep_checkpoints (at least 1): how many checkpoints to keep, the newest ones; may be changed when a run resumes.
     rank_timeout (from 1 to 1,000,000): the seconds that ranks wait for one that does not answer before all of them end; may
@@ -95,7 +92,6 @@ class Settings:
     max_skipped: int = 10
 
     log_every: int = 10
-    trackers: tuple[str, ...] = ()
     save_every: int = 200
     keep_checkpoints: int = 2
 
@@ -110,11 +106,6 @@ class Settings:
             not (self.compile and self.parallel == "fsdp"),
             "False with train.parallel = 'fsdp', which gathers the weights of each block while the stack runs",
         )
-        for name in self.trackers:
-            fits = name in TRACKERS and self.trackers.count(name) == 1
-            self._check(
-                "trackers", fits, f"some of {', '.join(map(repr, TRACKERS))}, each once{nearest(name, TRACKERS)}"
-            )
         at_least_one = (
             "steps",
             "accumulate",

@@ -18,7 +18,7 @@ from zoo.runs import checkpoint, run_folder
 from zoo.runs.lost_rows import mend
 from zoo.runs.metrics import Records
 from zoo.runs.provenance import device_name, provenance
-from zoo.runs.trackers import Trackers
+from zoo.runs.trackers import RecordSettings, Trackers
 from zoo.system.clock import now
 from zoo.training import leak_alarm, memory_check, random_state
 from zoo.training.early_checks import Early
@@ -47,6 +47,7 @@ def open_session(
     """Build everything, check the folder, and go back to its last checkpoint if there is one."""
     began = time.perf_counter()
     _deterministic(ranks.device)
+    to: RecordSettings = config.build("records")
     settings, resized = _resized(settings, ranks, folder)
     data, model = _build(config, settings, ranks, folder)
     warnings = _check_declared(config, model, allow_leak)
@@ -71,7 +72,7 @@ def open_session(
         session.bar.say(line)
     for message in dict.fromkeys((*config.warnings, *config.unused(), *data.notes, *model.notes, *warnings, *messages)):
         session.bar.say(message)
-    ranks.on_first(lambda: _open_records(config, session, saved))
+    ranks.on_first(lambda: _open_records(config, to, session, saved))
     try:
         yield session
     finally:
@@ -238,13 +239,13 @@ def _describe(config: Config, session: Session) -> list[str]:
         return run_folder.describe(session.folder, config, made_with, data.tokenizer.content)
 
 
-def _open_records(config: Config, session: Session, saved: dict[str, Any] | None) -> None:
+def _open_records(config: Config, to: RecordSettings, session: Session, saved: dict[str, Any] | None) -> None:
     """Open the records, cut back to where the checkpoint was written."""
     with run_folder.writing(session.folder):
         if saved:
             for message in mend(session.folder, saved["marks"], session.state.step, session.settings.log_every):
                 session.bar.say(message)
-        trackers = Trackers(session.settings.trackers, session.folder, config.text, session.bar.say)
+        trackers = Trackers(to.writers, session.folder, config.text, session.bar.say)
         session.records = Records(session.folder, saved["marks"] if saved else None, session.state.step, trackers)
         if not saved:
             session.records.tensorboard.describe(config.text, session.model.num_parameters())
