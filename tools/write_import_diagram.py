@@ -16,7 +16,7 @@ BEGIN, END = "<!-- diagram: tools/write_import_diagram.py -->\n", "<!-- end of t
 
 # What the drawing puts in one box, from the outside in. A package that is missing here is an error.
 GROUPS = {
-    "outside": ("cli", "api", "testing", "hub"),
+    "outside": ("cli", "api", "testing", "hub", "autoload"),
     "judge": ("report", "engines", "bench", "scaling", "statistics"),
     "train": ("evaluation", "export", "generation", "training", "runs", "data"),
     "assemble": ("catalogue", "config", "plugins", "counting"),

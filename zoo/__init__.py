@@ -5,6 +5,8 @@
 
 from typing import TYPE_CHECKING
 
+from zoo.autoload import watch as _watch
+
 # What a plugin is written against. The second number grows when something is added, the first when something may break.
 API_VERSION = (1, 2)
 
@@ -26,6 +28,8 @@ _NAMES = {
     "compare": "zoo.api.comparisons:compare",
 }
 __all__ = ["API_VERSION", "__version__", *_NAMES]
+
+_watch()
 
 if TYPE_CHECKING:
     from zoo.api.comparisons import compare as compare, results as results

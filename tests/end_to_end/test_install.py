@@ -8,7 +8,7 @@ import pytest
 from helpers.fresh_environment import Environment, builds_wheels, copy_project
 
 PROJECT = Path(__file__).parents[2]
-PACKAGES = {"zoo": "zoo", "zoo_plugins": "plugins", "zoo_gin": "gin"}
+PACKAGES = {"zoo": "zoo", "zoo_plugins": "plugins", "zoo_gin": "gin", "zoo_autoload.py": "zoo/autoload.py"}
 
 
 @pytest.mark.skipif(not builds_wheels(), reason="setuptools is too old here to build without a download")

@@ -36,6 +36,8 @@ def test_the_wheel_carries_every_file(installed: Path) -> None:
     assert names(installed / "zoo_plugins", "*.md") == names(PROJECT / "plugins", "*.md")
     assert names(installed / "zoo", "*.py") == names(PROJECT / "zoo", "*.py")
     assert names(installed / "zoo", "*.in") == names(PROJECT / "zoo", "*.in")
+    autoload = installed / "zoo_autoload.py"  # what torch calls: no link
+    assert not autoload.is_symlink() and autoload.read_bytes() == (PROJECT / "zoo/autoload.py").read_bytes()
     assert not (installed / "gin").exists() and not (installed / "zoo_gin" / "__init__.py").exists()
 
 

@@ -13,13 +13,13 @@ from zoo.runs.summary import read_summary
 def test_a_card_says_what_it_is_and_how_to_load_it(tmp_path: Path) -> None:
     plain = model_card(made_run(tmp_path), "LlamaForCausalLM")
     assert plain.startswith("---\nlibrary_name: transformers\n") and "# baseline\n" in plain
-    assert "`LlamaForCausalLM`: a plain transformer" in plain and "zoo.hub" not in plain
+    assert "`LlamaForCausalLM`: a plain transformer" in plain and "import zoo" not in plain
     assert "has not ended, so there are no final figures" in plain
     method = model_card(made_run(tmp_path, ["wr_8_2_gains"]), "ZooForCausalLM")
     assert 'tags: ["transformer-zoo", "wr_8_2_gains"]' in method
-    assert (
-        "import zoo.hub  # pip install 'transformer-zoo[hf]'; its methods are those of transformer-zoo 0.1.0" in method
-    )
+    assert "import zoo  # pip install 'transformer-zoo[hf]'; its methods are those of transformer-zoo 0.1.0" in method
+    parallel = model_card(made_run(tmp_path, ["hosts/parallel"]), "ZooForCausalLM")
+    assert "import zoo  # pip install 'transformer-zoo[hf]'\n" in parallel
 
 
 def test_a_card_has_the_figures_and_nothing_of_the_machine(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ examples:
 
 FOLDER gets config.json, model.safetensors, tokenizer.json, generation_config.json and a model card. A run without methods
 becomes a LlamaForCausalLM (with normalised queries and keys a Qwen3ForCausalLM), which transformers loads by itself. Any
-other becomes a ZooForCausalLM, which it loads after `import zoo.hub` (pip install 'transformer-zoo[hf]') where the methods
-are installed. See docs/hub.md.
+other becomes a ZooForCausalLM, which it loads where the zoo (pip install 'transformer-zoo[hf]') and the methods are
+installed. See docs/hub.md.
 """
 
 

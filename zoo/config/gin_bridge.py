@@ -16,8 +16,8 @@ from zoo.config.values import render
 from zoo.errors import PluginError, ZooError
 from zoo.plugins.loader import LoadedMethod
 
-# Importing these registers model, data, train, records, recipe, suite and ladder, in Gin's module "zoo". They are known by name: config is
-# below them, and the list of settings reads their source without importing them.
+# Importing these registers model, data, train, records, recipe, suite and ladder, in Gin's module "zoo". They are known by
+# name: config is below them, and the list of settings reads their source without importing them.
 CONFIGURABLES = (
     "zoo.model.build",
     "zoo.data.batches",

@@ -28,17 +28,18 @@ def model_card(run: Run, architecture: str) -> str:
             f"# {_line(run.config.name)}\n",
             f"`{architecture}`: {what}, of {run.model.num_parameters():,} parameters, after step {run.step:,} of its training"
             f" by transformer-zoo. It saw {run.model.max_seq_len:,} tokens at a time.\n",
-            _usage(run),
+            _usage(run, architecture),
             _figures(run),
         ]
     )
 
 
-def _usage(run: Run) -> str:
-    imports = ["import zoo.hub  # pip install 'transformer-zoo[hf]'"] if run.config.plugins else []
-    if imports:
+def _usage(run: Run, architecture: str) -> str:
+    imports = []
+    if architecture == "ZooForCausalLM":  # else transformers needs nothing of ours
         sources = dict.fromkeys(method.source for method in run.config.plugins)
-        imports[0] += f"; its methods are those of {_line(', '.join(sources))}"
+        methods = f"; its methods are those of {_line(', '.join(sources))}" if sources else ""
+        imports = [f"import zoo  # pip install 'transformer-zoo[hf]'{methods}"]
     code = [
         *imports,
         "from transformers import AutoModelForCausalLM, AutoTokenizer",

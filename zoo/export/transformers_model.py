@@ -10,32 +10,13 @@ from typing import Any
 import torch.nn.functional as F
 from fairseq2.nn import IncrementalStateBag
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, Cache, GenerationMixin, PretrainedConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, Cache, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from zoo.export.saved_model import model_of
+from zoo.export.transformers_config import ZooConfig
 
-MODEL_TYPE = "zoo"
 ROOM = 1 << 40  # tokens of a state: as many as there is memory for
-
-
-class ZooConfig(PretrainedConfig):
-    """The config.json of a model with methods: its settings in Gin's notation, and which distributions offer its methods."""
-
-    model_type = MODEL_TYPE
-
-    def __init__(
-        self,
-        settings: dict[str, str] | None = None,
-        methods: list[dict[str, str]] | None = None,
-        vocab_size: int = 0,
-        max_position_embeddings: int = 0,
-        **others: Any,
-    ) -> None:
-        self.settings, self.methods = settings or {}, methods or []
-        self.vocab_size, self.max_position_embeddings = vocab_size, max_position_embeddings
-        others.setdefault("tie_word_embeddings", False)  # a model that ties them has them once
-        super().__init__(**others)
 
 
 class StateCache(Cache):
@@ -147,7 +128,6 @@ def _check_padding(mask: Tensor | None, cache: StateCache | None) -> None:
         )
 
 
-def register() -> None:
-    """Let the Auto classes of transformers know the model."""
-    AutoConfig.register(MODEL_TYPE, ZooConfig, exist_ok=True)
+def register_model() -> None:
+    """Let AutoModelForCausalLM know the model."""
     AutoModelForCausalLM.register(ZooConfig, ZooForCausalLM, exist_ok=True)
