@@ -6,6 +6,7 @@ import copy
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,6 +85,15 @@ def test_slots_take_names_patterns_and_factories() -> None:
         (lambda: zoo.build(vocab_size=0), "model.vocab_size = 0 must be from 1"),
         (lambda: zoo.method("wr_8_2", m=3), "temporal_mixing.wr_8_2 has no setting m"),
         (lambda: zoo.method("wr_8_2", n="3"), "temporal_mixing.wr_8_2.n must be int, not '3'"),
+        (lambda: zoo.method(None), "a method is named by a text, not by None"),
+        (lambda: zoo.build(vocab_size=4, residual={"gain": 1}), "residual={'gain': 1} is no method: give an id"),
+        (lambda: zoo.build(vocab_size=4, residual=()), "residual=() is no method"),
+        (lambda: zoo.build(vocab_size=4, residual=(Damped, 3)), "residual=3 is no method"),
+        (lambda: zoo.build(vocab_size=4, residual=nn.Identity()), "residual=Identity() is no method"),
+        (lambda: zoo.build(vocab_size=4, residual=nn.Linear), "residual.Linear cannot be built: TypeError"),
+        (lambda: zoo.build(vocab_size=4, residual=nn.Identity), "the method built a Identity, not a Residual"),
+        (lambda: zoo.build(vocab_size=4, init_std=float("nan")), "model.init_std must be float or None, not nan"),
+        (lambda: zoo.build(vocab_size=4, start_from=Path("nowhere")), "'nowhere': there is no such folder"),
         (lambda: zoo.methods("residuals"), "there is no slot residuals (nearest: residual)"),
     ],
 )
@@ -186,6 +196,15 @@ def test_fit_is_a_run_s_own_step() -> None:
         ),
         (lambda m: zoo.fit(m, [(batch(), batch()[:, 1:])], steps=1), "a pair of tensors of one shape"),
         (lambda m: zoo.fit(m, [batch()], steps=1, warmupp=0.1), "has no setting warmupp (nearest: warmup)"),
+        (lambda m: zoo.fit(m, None, steps=1), "takes a list of batches, or an iterator of them, and not a NoneType"),
+        (lambda m: zoo.fit(m, [None], steps=1), "a batch is a tensor of tokens, or a pair of tensors"),
+        (lambda m: zoo.fit(m, [batch()[:0]], steps=1), "a batch of the shape (0, 16) has no tokens"),
+        (lambda m: zoo.fit(m, [batch().bool()], steps=1), "tokens are whole numbers, and this batch is of bool"),
+        (lambda m: zoo.fit(m, [batch()], steps=1, on_step=3), "on_step is a function of a step and its loss, not 3"),
+        (
+            lambda m: zoo.fit(m, [batch(length=17)], steps=1),
+            "a batch has rows of 17 tokens, and the model is built for 16: give shorter ones, or build it with a larger",
+        ),
         (lambda m: zoo.fit(m, [batch()], steps=0), "train.steps = 0 must be at least 1"),
     ],
 )

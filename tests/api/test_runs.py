@@ -79,6 +79,7 @@ def test_a_run_is_trained_loaded_and_written_with(root: Path, capsys: pytest.Cap
 
 
 def test_runs_that_cannot_be(root: Path) -> None:
+    run = trained(root, 1)
     for call, complaint in (
         (lambda: zoo.load(root / "nowhere"), "there is no"),
         (lambda: trained(root, 1, "wr_8_2", **{"train.stepps": 3}), "train.stepps"),
@@ -87,6 +88,25 @@ def test_runs_that_cannot_be(root: Path) -> None:
         (lambda: trained(root, 3, **{"train.lr": {1, 2}}), "Gin has no notation for set"),
         (lambda: zoo.generate(zoo.load(root / "plain-1"), "a", temprature=1), "no temprature (nearest: temperature)"),
         (lambda: zoo.generate(zoo.load(root / "plain-1"), "a", max_tokens=0), "max_tokens = 0 must be at least 1"),
+        (lambda: zoo.generate(run, None), "a prompt is a text, or a list of texts, not None"),
+        (lambda: zoo.generate(run, ["a", 3]), "a prompt is a text, or a list of texts, not ['a', 3]"),
+        (lambda: zoo.generate(run, "a", max_tokens="5"), "max_tokens must be int or None, not '5'"),
+        (lambda: zoo.generate(run, "a", temperature=None), "temperature must be float, not None"),
+        (lambda: zoo.generate(run, "a", top_p="x"), "top_p must be float, not 'x'"),
+        (lambda: zoo.generate(run, "a", cache="no"), "cache must be bool, not 'no'"),
+        (lambda: zoo.load(None), "a run is named by a text or a path, not by None"),
+        (lambda: zoo.load(root / "plain-1", "40"), "step must be int or None, not '40'"),
+        (lambda: zoo.train(folder=3), "the folder of a run is named by a text or a path, not by 3"),
+        (lambda: zoo.train(folder=root / "x", gin=[3]), "a Gin file is named by a text or a path, not by 3"),
+        (lambda: zoo.train(folder=root / "x", gin=None), "gin names Gin files, one or a list of them, and None does"),
+        (lambda: zoo.train(folder=root / "x", settings=["train.steps"]), "settings are a dictionary from names"),
+        (lambda: zoo.train(folder=root / "x", settings={"a = 1\nb": 3}), r"'a = 1\nb' cannot be the name of a setting"),
+        (lambda: zoo.evaluate(None, "pairs", "x"), "zoo.evaluate takes a run, or the folder of a run or an export"),
+        (lambda: zoo.evaluate(run, 3, "x"), "a kind of task is named by a text, not by 3"),
+        (lambda: zoo.evaluate(run, "pairs", None), "a task is named by a text or a path, not by None"),
+        (lambda: zoo.evaluate(run, "pairs", "x", most="3"), "most must be int or None, not '3'"),
+        (lambda: zoo.evaluate(run, "corpus", "x", split=3), "a split is named by a text, not by 3"),
+        (lambda: zoo.results(None), "the folder of a bench is named by a text or a path, not by None"),
     ):
         with pytest.raises(zoo.ZooError) as error:
             call()

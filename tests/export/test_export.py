@@ -12,6 +12,7 @@ import torch
 from helpers.made_runs import made_run
 
 import zoo.hub
+from zoo.cli import export as export_command
 from zoo.errors import ZooError
 from zoo.export.export import export_run
 from zoo.generation.generate import generate
@@ -217,3 +218,24 @@ def test_without_transformers_there_is_a_sentence(monkeypatch) -> None:
     monkeypatch.delitem(sys.modules, "zoo.hub")
     with pytest.raises(ImportError, match=r"pip install 'transformer-zoo\[hf\]'"):
         importlib.import_module("zoo.hub")
+
+
+def test_the_command_says_what_it_wrote_for_people_and_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = made_run(tmp_path, ["wr_8_2_gains"])
+    monkeypatch.setattr("zoo.generation.open_run.open_run", lambda folder, step: run)
+    assert export_command.main(["a/run", str(tmp_path / "one")]) == 0
+    told = capsys.readouterr()
+    assert told.out == f"{tmp_path / 'one'}: a ZooForCausalLM, for AutoModelForCausalLM.from_pretrained\n"
+    assert "a note" in told.err
+    assert export_command.main(["a/run", str(tmp_path / "two"), "--dtype", "bfloat16", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "folder": str(tmp_path / "two"),
+        "run": "a/run",
+        "step": run.step,
+        "dtype": "bfloat16",
+        "parameters": run.model.num_parameters(),
+        "architecture": "ZooForCausalLM",
+        "notes": ["a note"],
+    }

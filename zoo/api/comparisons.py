@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoo.api.given import Place, place
 from zoo.errors import ZooError
 
 if TYPE_CHECKING:
@@ -21,15 +20,15 @@ if TYPE_CHECKING:
     Outcomes = Outcome | Iterable[Outcome]
 
 
-def results(store: str | os.PathLike[str], name: str | None = None) -> list[Result]:
+def results(store: Place, name: str | None = None) -> list[Result]:
     """The runs of a bench's store, all or those of a method; `baseline` is the name of plain blocks."""
     from zoo.bench.store import merged
 
-    return [each for each in merged([Path(store)]) if name in (None, each.name)]
+    return [each for each in merged([place(store, "the folder of a bench")]) if name in (None, each.name)]
 
 
 def compare(ours: Numbers | Runs | Outcomes, theirs: Numbers | Runs | Outcomes, measure: str = "") -> Difference:
-    """Ours less theirs, with its 95 % interval (`low`, `high`) and `p`; of losses, negative is better.
+    """Ours less theirs, with its 95 % interval (`low`, `high`) and `p`; of losses, negative is better. Print it.
 
     Each is a list of numbers, one per seed in the same order; a dictionary from seeds to numbers; or a list of results,
     summaries or runs, whose losses are compared. The seeds that both have are paired (Student's t of their differences);
@@ -68,19 +67,30 @@ def _of_seeds(ours: Mapping[Any, float], theirs: Mapping[Any, float]) -> Differe
 def _by_seed(side: list[Any] | Mapping[int, float]) -> dict[Any, float]:
     """Losses by seed; those of a list of numbers by their place in it, as text, which is no seed."""
     if isinstance(side, Mapping):
-        return dict(side)
+        return {seed: _number(loss) for seed, loss in side.items()}
     losses: dict[Any, float] = {}
-    for place, each in enumerate(side):
-        seed, loss = _seed_and_loss(each, place)
+    for index, each in enumerate(side):
+        seed, loss = _seed_and_loss(each, index)
         if seed in losses:
             raise ZooError(f"seed {seed} is there twice in one list: give the results of one arm, at one learning rate")
         losses[seed] = loss
     return losses
 
 
-def _seed_and_loss(each: Any, place: int) -> tuple[Any, float]:
-    if isinstance(each, int | float):
-        return str(place), float(each)
+def _is_number(each: Any) -> bool:
+    """Whether it is one: also of NumPy, or a tensor."""
+    return isinstance(each, int | float) or getattr(each, "shape", None) == ()
+
+
+def _number(each: Any) -> float:
+    if not _is_number(each):
+        raise ZooError(f"{each!r} is no number to compare")
+    return float(each)
+
+
+def _seed_and_loss(each: Any, index: int) -> tuple[Any, float]:
+    if _is_number(each):
+        return str(index), _number(each)
     held = getattr(each, "summary", each)  # a run's
     loss = getattr(held, "loss", getattr(held, "valid_loss", None))
     if loss is None or not hasattr(held, "seed"):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from zoo.api.models import fitting
+from zoo.api.given import fitting
 from zoo.errors import ZooError, nearest
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def fit(
     of_step = _settings(steps=steps, lr=lr, **settings)
     if not hasattr(model, "output_weight"):  # a compiled one has it too
         raise ZooError(f"zoo.fit trains a model of zoo.build, or that of a run, and not a {type(model).__name__}")
+    if on_step is not None and not callable(on_step):
+        raise ZooError(f"on_step is a function of a step and its loss, not {on_step!r}")
     optimizer, losses = make_optimizer(model, of_step), []
     device, given = model.output_weight().device, _endless(batches)
     before = model.training
@@ -49,8 +51,9 @@ def fit(
     try:
         for step in range(1, steps + 1):
             tokens, targets = _pair(next(given))
-            _check_tokens(tokens, targets, model.output_weight().size(0))
-            loss = model(tokens.to(device), targets=targets.to(device), reduction="mean", z_loss=of_step.z_loss)
+            _check_tokens(tokens, targets, model)
+            tokens, targets = tokens.long().to(device), targets.long().to(device)
+            loss = model(tokens, targets=targets, reduction="mean", z_loss=of_step.z_loss)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             losses.append(loss.item())
@@ -85,6 +88,8 @@ def _settings(**given: Any) -> Settings:
 
 def _endless(batches: Iterable[Batch]) -> Iterator[Batch]:
     """The batches, again from the beginning where they end; an iterator cannot begin again."""
+    if not isinstance(batches, Iterable):
+        raise ZooError(f"zoo.fit takes a list of batches, or an iterator of them, and not a {type(batches).__name__}")
     while True:
         count = 0
         for count, batch in enumerate(batches, start=1):  # noqa: B007
@@ -113,10 +118,20 @@ def _pair(batch: Batch) -> tuple[Tensor, Tensor]:
     return tokens, targets
 
 
-def _check_tokens(tokens: Tensor, targets: Tensor, vocab_size: int) -> None:
-    """Refuse what the model has no row for, which torch would report without saying what it is."""
+def _check_tokens(tokens: Tensor, targets: Tensor, model: LanguageModel) -> None:
+    """Refuse what the model has no row for, which torch would report without saying what it is, and no room."""
+    import torch
+
+    vocab_size, longest = model.output_weight().size(0), model.max_seq_len
+    if not tokens.numel():
+        raise ZooError(f"a batch of the shape {tuple(tokens.shape)} has no tokens")
+    if tokens.size(1) > longest:
+        raise ZooError(
+            f"a batch has rows of {tokens.size(1):,} tokens, and the model is built for {longest:,}: give shorter ones, or"
+            " build it with a larger max_length"
+        )
     for each in (tokens, targets[targets != -100]):
-        if each.dtype.is_floating_point or each.dtype.is_complex:
+        if each.dtype.is_floating_point or each.dtype.is_complex or each.dtype == torch.bool:
             raise ZooError(f"tokens are whole numbers, and this batch is of {str(each.dtype).removeprefix('torch.')}")
         if each.numel() and not 0 <= int(each.min()) <= int(each.max()) < vocab_size:
             raise ZooError(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-import numbers
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from zoo.errors import ConfigError, nearest
+from zoo.api.given import fitting, name as checked_name
+from zoo.errors import ConfigError, ZooError, nearest
 from zoo.slots import SLOTS
 
 if TYPE_CHECKING:
@@ -27,7 +28,14 @@ class Method:
         self.slot, self.__name__, self._factory = slot, name, factory
 
     def __call__(self, layer: Any) -> Extension:
-        return self._factory(layer)
+        from zoo.plugins.loader import unbuildable
+
+        try:
+            return self._factory(layer)
+        except ZooError:
+            raise
+        except Exception as error:
+            raise unbuildable(f"{self.slot}.{self.__name__}", error) from error
 
     def __repr__(self) -> str:
         return f"zoo.method({self.__name__!r})"
@@ -81,7 +89,7 @@ def method(name: str, /, **settings: Any) -> Method:
     """A method by its id, or SLOT.ID, with settings of its own: `zoo.method("METHOD", n=6)`."""
     from zoo.plugins.registry import installed
 
-    return _method(installed().named(name), settings)
+    return _method(installed().named(checked_name(name, "a method")), settings)
 
 
 def build(
@@ -98,6 +106,8 @@ def build(
 
     given: dict[str, Any] = dict(settings)
     _check_names(given, inspect.signature(model).parameters)
+    if isinstance(given.get("start_from"), os.PathLike):
+        given["start_from"] = os.fspath(given["start_from"])
     sizes = {"vocab_size": vocab_size, "max_length": max_length}
     fitting("model", model, {name: each for name, each in (sizes | given).items() if name not in SLOTS})
     if (checkpoint := given.get("start_from")) is not None:
@@ -123,32 +133,30 @@ def _check_names(given: dict[str, Any], known: Any) -> None:
             )
 
 
-def fitting(owner: str, function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings `given` of a function, each as its annotation asks for it; `owner` is its name in a sentence."""
-    from zoo.config.values import Mismatch, coerce, describe
-    from zoo.plugins.settings import resolve_annotation
-
-    known, settings = inspect.signature(function).parameters, {}
-    for name, value in given.items():
-        annotation = resolve_annotation(known[name].annotation, function)
-        plain = value.item() if isinstance(value, numbers.Number) and hasattr(value, "item") else value  # of NumPy
-        try:
-            settings[name] = coerce(plain, annotation)
-        except Mismatch:
-            raise ConfigError(f"{owner}.{name} must be {describe(annotation)}, not {value!r}") from None
-    return settings
-
-
 def _in_slot(slot: str, value: Any) -> Any:
     """What a slot of `model` takes, for what a slot of `build` takes."""
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and value:
         return tuple(_in_slot(slot, each) for each in value)
-    if not isinstance(value, str):
+    if value is None or isinstance(value, Method):
         return value
+    if not isinstance(value, str):
+        return _own(slot, value)
     from zoo.plugins.registry import installed
 
     qualifier, _, id = value.rpartition(".")
     return _method(installed().get(qualifier or slot, id), {})
+
+
+def _own(slot: str, value: Any) -> Method:
+    """A factory that is installed nowhere."""
+    from torch.nn import Module
+
+    if not callable(value) or isinstance(value, Module):
+        raise ConfigError(
+            f"{slot}={value!r} is no method: give an id, zoo.method(…), a class or function that takes a layer, or a tuple of"
+            " these for the layers in turn"
+        )
+    return Method(slot, getattr(value, "__name__", type(value).__name__), value)
 
 
 def _parts(each: str | Method) -> Sequence[Method]:

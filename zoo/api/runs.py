@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, overload
+from typing import TYPE_CHECKING, Any, TypedDict, get_type_hints, overload
 
+from zoo.api.given import Place, fitted, name as checked_name, place
 from zoo.errors import ConfigError, ZooError, nearest
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from zoo.evaluation.outcomes import Outcome
     from zoo.evaluation.subject import Subject
     from zoo.generation.open_run import Run
-
-Place = str | os.PathLike[str]
 
 
 def train(
@@ -39,19 +38,22 @@ def train(
     from zoo.generation.open_run import open_run
     from zoo.training.trainer import run
 
-    files = [gin] if isinstance(gin, str | os.PathLike) else gin
-    config = load_config([str(file) for file in files], [*_slots(methods), *_bindings(settings or {})])
-    summary = run(config, Path(folder), show=show, allow_leak=allow_leak)
+    into, files = place(folder, "the folder of a run"), [gin] if isinstance(gin, str | os.PathLike) else gin
+    if not isinstance(files, Sequence):
+        raise ZooError(f"gin names Gin files, one or a list of them, and {gin!r} does not")
+    named = [str(place(file, "a Gin file")) for file in files]
+    config = load_config(named, [*_slots(methods), *_bindings(settings or {})])
+    summary = run(config, into, show=show, allow_leak=allow_leak)
     if summary.status == "interrupted":
         raise KeyboardInterrupt(f"the run in {folder} was interrupted at step {summary.steps:,} and saved")
-    return open_run(Path(folder))
+    return open_run(into)
 
 
 def load(folder: Place, step: int | None = None) -> Run:
     """A trained run from its folder: the last checkpoint, or that of a step."""
     from zoo.generation.open_run import open_run
 
-    return open_run(Path(folder), step)
+    return open_run(place(folder, "a run"), fitted("step", step, int | None))
 
 
 class Drawing(TypedDict, total=False):
@@ -80,11 +82,16 @@ def generate(run: Run, prompts: str | Sequence[str] = "", **how: Unpack[Drawing]
 
     if not hasattr(run, "tokenizer"):
         raise ZooError(f"zoo.generate takes a run, as zoo.load and zoo.train return it, and not a {type(run).__name__}")
+    if not isinstance(prompts, str | Sequence) or not all(isinstance(each, str) for each in prompts):
+        raise ZooError(f"a prompt is a text, or a list of texts, not {prompts!r}")
     asked = [prompts] if isinstance(prompts, str) else list(prompts)
     if not asked:
         return []
     if unknown := sorted(how.keys() - Drawing.__annotations__.keys()):
         raise ZooError(f"zoo.generate has no {unknown[0]}{nearest(unknown[0], Drawing.__annotations__)}")
+    types = get_type_hints(Drawing)
+    for key, value in how.items():
+        how[key] = fitted(key, value, types[key])  # type: ignore[literal-required]
     max_tokens, cache = how.get("max_tokens"), how.get("cache", True)
     if max_tokens is not None and max_tokens < 1:
         raise ZooError(f"max_tokens = {max_tokens} must be at least 1")
@@ -116,7 +123,10 @@ def evaluate(run: Subject | Place, kind: str, source: Place, *, split: str = "al
     from zoo.evaluation.tasks import open_task
     from zoo.export.open_export import open_subject
 
-    task = open_task(kind, os.fspath(source), split, most)
+    if not isinstance(run, str | os.PathLike) and not hasattr(run, "tokenizer"):
+        raise ZooError(f"zoo.evaluate takes a run, or the folder of a run or an export, and not a {type(run).__name__}")
+    kind, split = checked_name(kind, "a kind of task"), checked_name(split, "a split")
+    task = open_task(kind, str(place(source, "a task")), split, fitted("most", most, int | None))
     return task.measure(open_subject(Path(run)) if isinstance(run, str | os.PathLike) else run)
 
 
@@ -137,10 +147,16 @@ def _slots(methods: Sequence[str | Method]) -> list[str]:
 
 
 def _bindings(settings: Mapping[str, Any]) -> list[str]:
-    from zoo.config.values import render
+    from zoo.config.values import KEY, render
 
+    if not isinstance(settings, Mapping):
+        raise ConfigError(
+            f"settings are a dictionary from names to values, such as {{'train.steps': 100}}, not {settings!r}"
+        )
     bindings = []
     for name, value in settings.items():
+        if not isinstance(name, str) or not KEY.fullmatch(name):
+            raise ConfigError(f"{name!r} cannot be the name of a setting, such as 'train.steps'")
         plain = os.fspath(value) if isinstance(value, os.PathLike) else value
         try:
             bindings.append(f"{name} = {render(plain)}")

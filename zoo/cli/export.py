@@ -37,26 +37,33 @@ def parser() -> argparse.ArgumentParser:
         default="float32",
         help="the type of the weights (default: float32, as they were trained)",
     )
+    add("--json", action="store_true", help="print what was written, and what there is to know of it, as JSON")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the answer is its exit code."""
     arguments = parser().parse_args(argv)
-    from zoo.cli.printing import say, warn
+    from zoo.cli.printing import say, say_json, warn
     from zoo.errors import ZooError
 
     try:
         from zoo.export.export import export_run
         from zoo.generation.open_run import open_run
 
-        exported = export_run(open_run(arguments.run, arguments.checkpoint), arguments.folder, arguments.dtype)
+        run = open_run(arguments.run, arguments.checkpoint)
+        exported = export_run(run, arguments.folder, arguments.dtype)
     except ZooError as error:
         return failed(PROGRAM, error)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     for note in exported.notes:
         warn(PROGRAM, note)
+    if arguments.json:
+        parameters = run.model.num_parameters()
+        own = {"run": str(arguments.run), "step": run.step, "dtype": arguments.dtype, "parameters": parameters}
+        say_json({"folder": str(arguments.folder), **own, **exported._asdict()})
+        return 0
     say(f"{arguments.folder}: a {exported.architecture}, for AutoModelForCausalLM.from_pretrained")
     return 0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ import gin.config
 from zoo.config.gin_files import Reference
 from zoo.config.values import render
 from zoo.errors import PluginError, ZooError
-from zoo.plugins.loader import LoadedMethod
+from zoo.plugins.loader import LoadedMethod, unbuildable
 
 # Importing these registers model, data, train, records, recipe, suite and ladder, in Gin's module "zoo". They are known by
 # name: config is below them, and the list of settings reads their source without importing them.
@@ -91,11 +90,7 @@ def _method(loaded: LoadedMethod) -> Callable[..., Any]:
         except ZooError:
             raise
         except Exception as error:
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            raise PluginError(
-                f"{entry.name} of {entry.source} cannot be built: {type(error).__name__}: {error}"
-                f" ({frame.filename}:{frame.lineno})"
-            ) from error
+            raise unbuildable(f"{entry.name} of {entry.source}", error) from error
 
     method.__signature__ = inspect.signature(factory)  # type: ignore[attr-defined]
     method.__name__ = method.__qualname__ = entry.id

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from zoo.errors import PluginError
 from zoo.plugins import api_version
 from zoo.plugins.finder import MethodEntry
 from zoo.plugins.resources import source_files
@@ -47,6 +48,12 @@ def load_method(entry: MethodEntry) -> LoadedMethod:
     if problem:
         return LoadedMethod(entry, None, f"{entry.value} {problem}")
     return LoadedMethod(entry, factory, changed=_CHANGED.get(_module(entry.value), ()))
+
+
+def unbuildable(who: str, error: Exception) -> PluginError:
+    """What to raise where a factory raised an error of its own while it built an extension."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return PluginError(f"{who} cannot be built: {type(error).__name__}: {error} ({frame.filename}:{frame.lineno})")
 
 
 _CHANGED: dict[str, tuple[str, ...]] = {}  # module → what its import changed: only the first import runs its code

@@ -29,6 +29,22 @@ class Difference:
         """Whether the seeds say how far the difference may be off."""
         return not math.isnan(self.error)
 
+    def __str__(self) -> str:
+        """Difference, interval, p, and what they say together."""
+        seeds = f"{self.n}" if self.n == self.n_other else f"{self.n} and {self.n_other}"
+        if not self.known:
+            why = "a value is not finite" if not math.isfinite(self.mean) else f"seeds {seeds}"
+            return f"difference {self.mean:+.4g}, without an interval ({why}): open"
+        verdict = "lower, which of losses is better" if self.high < 0 else "higher, which of losses is worse"
+        if self.low <= 0 <= self.high and self.error:
+            verdict = "open, as the interval has 0 in it"
+        elif not self.mean:
+            verdict = "the same"
+        return (
+            f"difference {self.mean:+.4g}, 95 % interval {self.low:+.4g} to {self.high:+.4g}, p = {self.p:.2g}, seeds {seeds}:"
+            f" {verdict}"
+        )
+
     @property
     def t(self) -> float:
         """The difference over its standard error."""
