@@ -54,7 +54,6 @@ def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
         harness_tasks(["arc_easy"], None, None)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("lm_eval") is None, reason="the extra eval is not installed")
 @torch.no_grad()
 def test_the_harness_measures_what_we_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,7 +181,6 @@ def test_a_folder_that_lacks_something_is_a_sentence(recurrent: tuple[Run, Path]
         open_subject(tmp_path / "small")
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("lm_eval") is None, reason="the extra eval is not installed")
 @torch.no_grad()
 def test_the_harness_asks_an_export_as_its_run(recurrent: tuple[Run, Path]) -> None:
