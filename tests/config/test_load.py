@@ -187,3 +187,10 @@ def test_gins_parser_is_the_one_that_was_read() -> None:
     assert hasattr(gin.config, "_REGISTRY") and hasattr(gin.config, "_OPERATIVE_CONFIG")
     assert gin.config.Configurable._fields[:2] == ("wrapper", "wrapped")
     assert gin_files.config_parser.Location._fields[1] == "line_num"
+
+
+def test_what_a_file_binds_for_benches_is_no_mistake_of_a_run() -> None:
+    config = load_config(["recipes/upcycling"], ["model.start_from = None", "suite.seeds = 2"])
+    unused = config.unused()
+    assert "suite.baselines" in config.places and not any("suite.baselines" in each for each in unused)
+    assert any(each.startswith("--set") and "suite.seeds = 2 was never used" in each for each in unused)

@@ -90,6 +90,19 @@ def test_another_tokenizer_is_refused(tmp_path: Path, start: list[str], capsys: 
     assert not (tmp_path / "run").exists()
 
 
+def test_a_tokenizer_with_more_tokens_than_the_weights_have_is_another_model_s(
+    tmp_path: Path, start: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_checkpoint(tmp_path / "small", vocab_size=200)
+    others = [each for each in start if "start_from" not in each]
+    bindings = [*others, f"model.start_from = {str(tmp_path / 'small')!r}"]
+    assert train.main(["--run", str(tmp_path / "run"), "--set", *bindings]) == 2
+    told = capsys.readouterr().err
+    assert (
+        "small' has a tokenizer of 300 tokens, and weights for 200: that is another model's; put its own there" in told
+    )
+
+
 def arms(start: list[str], *bindings: str) -> dict[str, Arm]:
     chosen, _ = select_arms(None, ["recipes/upcycling"], [*start, *bindings], ["denseformer", "mudd"])
     return {f"{arm.name} {arm.match}": arm for arm in chosen}

@@ -85,6 +85,19 @@ def test_settings_become_a_config_and_settings_again(qk_norm: bool) -> None:
     assert sizes_of(config, "there") == (100, 32, settings)
 
 
+def test_an_exported_scaling_is_one_that_transformers_does_not_complain_about(caplog: pytest.LogCaptureFixture) -> None:
+    from transformers import LlamaConfig
+    from transformers.utils.logging import get_logger
+
+    llama3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    settings = {**sizes_of(LLAMA, "here").settings, "model.qk_norm": False}
+    settings["model.rope_scaling"] = {**llama3, "original_max_position_embeddings": 16.0}
+    get_logger("transformers").addHandler(caplog.handler)
+    LlamaConfig(**config_of(settings, 100, 32))
+    get_logger("transformers").removeHandler(caplog.handler)
+    assert caplog.text == ""
+
+
 def test_differences_name_the_settings() -> None:
     wrong = differences(sizes_of(LLAMA, "here"), {"model.depth": 4, "model.width": 64, "train.lr": 1.0})
     assert wrong == {"model.depth": "model.depth is 4 here and 3 there"}

@@ -21,6 +21,7 @@ from zoo.plugins.settings import REQUIRED
 from zoo.slots import SLOTS
 
 HEADER = "# The complete configuration of a run: give this file to --gin to run it again.\n"
+OF_BENCHES = ("suite.", "ladder.")
 
 
 @dataclass(frozen=True)
@@ -88,13 +89,16 @@ class Config:
         return "".join(f"{key} = {text}\n" for key, text in sorted(operative_bindings()))
 
     def unused(self) -> list[str]:
-        """A warning for each binding that nothing has used, once everything is built."""
+        """A warning for each binding that nothing has used, once everything is built.
+
+        A file may be for runs and for benches, so what it binds of a suite or a ladder is no mistake of a run.
+        """
         self._must_be_current()
         used = {key for key, _ in operative_bindings()} | overridden
         return [
             f"{place}: {key} = {render(self.values[key])} was never used{self._why(key)}"
             for key, place in self.places.items()
-            if key not in used
+            if key not in used and (place.startswith("--set") or not key.startswith(OF_BENCHES))
         ]
 
     def _why(self, key: str) -> str:

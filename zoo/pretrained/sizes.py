@@ -121,7 +121,7 @@ def config_of(settings: Mapping[str, Any], vocab_size: int, length: int) -> dict
         "head_dim": settings["model.head_dim"],
         "rms_norm_eps": settings["model.norm_eps"],
         "rope_theta": settings["model.rope_theta"],
-        "rope_scaling": dict(scaling) if scaling else None,
+        "rope_scaling": _whole(scaling) if scaling else None,
         "tie_word_embeddings": settings["model.tied"],
         "hidden_act": "silu",
         "attention_bias": False,
@@ -129,6 +129,11 @@ def config_of(settings: Mapping[str, Any], vocab_size: int, length: int) -> dict
         "use_cache": True,
         **({} if family is QWEN3 else {"mlp_bias": False}),
     }
+
+
+def _whole(scaling: Mapping[str, Any]) -> dict[str, Any]:
+    """How positions are scaled, as transformers wants it: a length is a whole number, everything else is none."""
+    return {name: int(value) if name == f"original_{LENGTH}" else value for name, value in scaling.items()}
 
 
 def _family(config: Mapping[str, Any], checkpoint: str) -> Family:

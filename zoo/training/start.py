@@ -18,8 +18,14 @@ def check_tokenizer(config: Config, tokenizer: Tokenizer) -> None:
         return
     from zoo.config.checkpoint_sizes import own_tokenizer
     from zoo.data.tokenizer import open_tokenizer
+    from zoo.pretrained.sizes import read_sizes
 
-    theirs = open_tokenizer(own_tokenizer(checkpoint))
+    theirs, rows = open_tokenizer(own_tokenizer(checkpoint)), read_sizes(checkpoint).vocab_size
+    if theirs.vocab_size > rows:
+        raise RunError(
+            f"model.start_from = {checkpoint!r} has a tokenizer of {theirs.vocab_size:,} tokens, and weights for {rows:,}: that"
+            " is another model's; put its own there"
+        )
     if theirs.identity != tokenizer.identity and theirs.pieces != tokenizer.pieces:
         raise RunError(
             f"model.start_from = {checkpoint!r} has a tokenizer of {theirs.vocab_size:,} tokens, and the text is encoded by"
