@@ -79,4 +79,4 @@ def test_what_slurm_does_not_have_is_refused(
     words = command(settings, tmp_path / "bench", "--on", "slurm", *flags)
     done = subprocess.run(words, env=slurm, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and sentence in done.stderr and "Traceback" not in done.stderr
-    assert not (tmp_path / "bench" / "runs").exists()
+    assert not (tmp_path / "bench").exists()

@@ -212,4 +212,4 @@ def test_a_store_that_nodes_do_not_see(tmp_path: Path, monkeypatch: pytest.Monke
     assert "no node of Slurm was free to look" in lines[0]
     with pytest.raises(ZooError, match="is not seen by the nodes of Slurm"):
         check_store(tmp_path, None, lines.append)
-    assert list((tmp_path / "engine").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
