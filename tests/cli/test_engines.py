@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,10 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 from zoo.bench import launch
+from zoo.bench.store import LOCK, Store
 from zoo.cli.bench import main, parser
 from zoo.cli.engines import bench_store, check_flags, open_launcher, resources
+from zoo.engines import slurm_engine
 from zoo.engines.engine import Resources
 from zoo.errors import ZooError
+from zoo.system.lock import open_lock, try_lock
 
 
 def options(*flags: str) -> argparse.Namespace:
@@ -87,3 +91,48 @@ def test_on_this_machine_runs_get_its_gpus(monkeypatch: pytest.MonkeyPatch) -> N
     many = open_launcher(options("--jobs", "3"), [on_gpu], print)  # type: ignore[list-item]
     with pytest.raises(ZooError, match="this machine has 2 GPUs"), many:
         pass
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence", "there"),
+    [
+        ("--on ray --address 127.0.0.1:9", "no Ray answers at 127.0.0.1:9", False),
+        ("--on slurm --slurm partition=none", "Slurm has no partition none", False),
+        ("--on slurm --gpus-per-run 2", "no node of Slurm has 1 CPUs and 2 GPUs for a run", True),
+        ("--on slurm", "is not seen by the nodes of Slurm", False),
+        ("--jobs-per-device 2 --jobs 5", "--jobs 5", False),
+    ],
+)
+def test_a_bench_that_is_refused_leaves_nothing_behind(
+    flags: str,
+    sentence: str,
+    there: bool,
+    settings: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("ray" if "ray" in flags else "submitit")
+    unseen = subprocess.CompletedProcess([], 1, "", "cp: cannot stat 'probe': No such file or directory")
+    monkeypatch.setattr(slurm_engine, "command", lambda *_: "small|2|(null)\n")
+    monkeypatch.setattr(slurm_engine.subprocess, "run", lambda *_, **__: unseen)
+    monkeypatch.setattr("zoo.bench.devices.visible_devices", lambda: ("0", "1"))
+    monkeypatch.setattr("zoo.bench.arms.Arm.accelerated", True)
+    around = tmp_path / "around"
+    store = around / "new" / "bench"
+    (store if there else around).mkdir(parents=True)
+    before = sorted(around.rglob("*"))
+    assert main(["--gin", "v1_m3", "--store", str(store), *flags.split(), "--set", *settings]) == 2
+    printed = capsys.readouterr().err
+    assert sentence in printed and "Traceback" not in printed
+    assert sorted(around.rglob("*")) == before
+
+
+def test_a_bench_whose_folder_was_removed_meanwhile_is_told_so(tmp_path: Path) -> None:
+    """Of two, the first is refused and removes its lock; the second had opened it, and would hold what nobody sees."""
+    first = open_lock(tmp_path / LOCK)
+    with Store(tmp_path).held():
+        pass
+    assert not (tmp_path / LOCK).exists()
+    with first:
+        assert not try_lock(first)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from helpers import tiny_training
+from helpers.torchrun import torchrun
 
 TESTS = Path(__file__).parents[1]
 SECONDS = float(os.environ.get("ZOO_SECONDS_TO_END", "10"))  # after its summary, on a machine that is idle
@@ -99,11 +100,10 @@ def test_the_replica_lets_go_of_its_group_though_someone_holds_it() -> None:
 # --- the real command under torchrun
 
 
-def torchrun(size: int, corpus: Path, *more: str | Path) -> list[str]:
+def zoo_train(size: int, corpus: Path, *more: str | Path) -> list[str]:
     train = Path(sys.executable).with_name("zoo-train")
     settings = [f"data.corpus='{corpus}'", f"data.cache='{corpus.parent / 'cache'}'", "train.device='cpu'"]
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", size, "--no-python"]
-    return [str(part) for part in (*start, train, "--gin", "sizes/tiny", "--set", *settings, *more)]
+    return torchrun(size, "--no-python", train, "--gin", "sizes/tiny", "--set", *settings, *more)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_every_run_ends_soon_after_its_summary(corpus: Path, tmp_path: Path, siz
     late = []
     for number in range(runs):
         run = tmp_path / str(number)
-        command = torchrun(size, corpus, "train.steps=6", "--folder", run)
+        command = zoo_train(size, corpus, "train.steps=6", "--folder", run)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
             try:
                 until = time.monotonic() + 300
@@ -139,7 +139,7 @@ def test_every_run_ends_soon_after_its_summary(corpus: Path, tmp_path: Path, siz
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_lost_rank_of_the_real_command(corpus: Path, tmp_path: Path, number: int) -> None:
-    command = torchrun(2, corpus, "train.steps=100000", "train.save_every=5", "train.log_every=5")
+    command = zoo_train(2, corpus, "train.steps=100000", "train.save_every=5", "train.log_every=5")
     command += ["train.rank_timeout=4", "--folder", str(tmp_path / "run")]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         while not list((tmp_path / "run" / "checkpoints").glob("step_*.pt")):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from helpers import tiny_training
+from helpers.torchrun import run_ranks
 
 from zoo.runs import checkpoint
 from zoo.runs.metrics import read_rows
@@ -21,21 +19,12 @@ from zoo.runs.metrics import read_rows
 TESTS = Path(__file__).parents[1]
 
 
-def torchrun(*arguments: str | Path) -> list[str | Path]:
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *arguments]
-
-
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
-    """What the two ranks of tests/ranked.py tell, and the folder they worked in."""
+    """What the two ranks of scripts/ranked_training.py tell, and the folder they worked in."""
     base = tmp_path_factory.mktemp("ranks")
     tiny_training.config(base)  # writes the tokenizer that both read
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = torchrun(TESTS / "scripts/ranked_training.py", base)
-    with open(base / "output.txt", "w") as output:
-        code = subprocess.run(command, timeout=240, env=environment, stdout=output, stderr=output).returncode
-    if code:
-        pytest.fail(f"torchrun ended with {code}:\n{(base / 'output.txt').read_text()[-6000:]}", pytrace=False)
+    run_ranks(2, TESTS / "scripts/ranked_training.py", base, seconds=240)
     return base, json.loads((base / "found.json").read_text())
 
 

@@ -109,12 +109,12 @@ def test_what_the_cluster_lacks_is_refused_before_anything_starts(
     bench = started(settings, store, cluster.address, "--gpus-per-run", "1")
     printed, _ = bench.communicate(timeout=180)
     assert bench.returncode == 2 and "no node of the Ray cluster has what a run is to have (1 CPU, 1 GPU)" in printed
-    assert not (store / "runs").exists() and "Traceback" not in printed
+    assert not store.exists() and "Traceback" not in printed
     nowhere = FolderPlace(tmp_path)
     nowhere.address = "/no/node/has/this"
     with ray_cluster(cluster.address):
         RayEngine(FolderPlace(tmp_path), Resources()).check()
-        assert list((tmp_path / "engine").iterdir()) == []
+        assert list(tmp_path.iterdir()) == []
         with pytest.raises(ZooError, match="is not seen by every node of the Ray cluster .*name a folder that all"):
             RayEngine(nowhere, Resources()).check()
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from helpers import tiny_training
+from helpers.torchrun import run_ranks
 
 from zoo.errors import RunError
 from zoo.runs import checkpoint
@@ -42,9 +43,7 @@ def stop(batch: int) -> Callable[[int], None]:
 def together(base: Path, size: int) -> tuple[Path, list[dict[str, Any]]]:
     """What the ranks of scripts/sharded_training.py tell, after this process has begun one of their runs."""
     assert alone(base, "elsewhere", stop(4 * 5)).status == "interrupted"
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([*command, TESTS / "scripts/sharded_training.py", base], timeout=600, env=environment, check=True)
+    run_ranks(size, TESTS / "scripts/sharded_training.py", base, seconds=600)
     return base, json.loads((base / "found.json").read_text())
 
 

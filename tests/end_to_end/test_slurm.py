@@ -12,6 +12,11 @@ import pytest
 from helpers.broken_bench import figures, runs_of
 from helpers.one_node_slurm import missing, one_node_slurm
 
+from zoo.bench.launch import Ending, Task
+from zoo.engines.engine import Resources
+from zoo.engines.launcher import EngineLauncher
+from zoo.engines.slurm_engine import slurm_engine
+
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing())]
 
 
@@ -63,10 +68,37 @@ def test_jobs_that_are_preempted_requeued_and_cancelled(
     assert list((store / "engine" / "submitit").glob("*_0_log.out")), "there was no array"
 
 
+@pytest.mark.parametrize("reason", ["preemption", "the end of its time"])
+def test_slurm_itself_takes_a_job_off_its_node_and_queues_it_again(
+    reason: str, slurm: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task is told, saves, and goes on in the same job, though nobody submits it again."""
+    for name, value in {**slurm, "PYTHONPATH": str(Path(__file__).parents[1] / "scripts")}.items():
+        monkeypatch.setenv(name, value)
+    store, lines = tmp_path / "store", list[str]()
+    folder = store / "runs" / "one"
+    minutes = "30" if reason == "preemption" else "3"
+    engine = slurm_engine(store, {"partition": "small", "time": minutes}, Resources(), 1)
+    launcher = EngineLauncher(engine, store, capacity=1, cores=1, say=lines.append)
+    launcher.submit(Task(title="one", module="saving_task", arguments=(str(folder),), cores=1, folders=(folder,)))
+    endings: list[Ending] = []
+    until, is_told = time.monotonic() + 600, reason != "preemption"
+    while not endings and time.monotonic() < until:
+        endings += launcher.wait(1.0)
+        if not is_told and (folder / "started").exists():
+            urgent = ["sbatch", "--partition=urgent", "--exclusive", "--output=/dev/null", "--wrap=sleep 5"]
+            subprocess.run(urgent, check=True, capture_output=True, cwd=tmp_path)
+            is_told = True
+    launcher.stop()
+    assert [ending.failure for ending in endings] == [None], lines
+    assert (folder / "saved").exists() and (folder / "resumed").exists() and not (folder / "hears").exists()
+    assert not any("started again" in line for line in lines)  # by the bench: Slurm did it
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--slurm", "partition=smal"], "Slurm has no partition smal (nearest: small); it has small"),
+        (["--slurm", "partition=smal"], "Slurm has no partition smal (nearest: small); it has small, urgent"),
         (["--gpus-per-run", "1"], "no node of Slurm has 1 CPUs and 1 GPUs for a run"),
         (["--cpus-per-run", "64"], "no node of Slurm has 64 CPUs and 0 GPUs for a run"),
         (["--slurm", "time=soon"], "--slurm time=soon: write minutes"),
@@ -79,4 +111,4 @@ def test_what_slurm_does_not_have_is_refused(
     words = command(settings, tmp_path / "bench", "--on", "slurm", *flags)
     done = subprocess.run(words, env=slurm, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and sentence in done.stderr and "Traceback" not in done.stderr
-    assert not (tmp_path / "bench" / "runs").exists()
+    assert not (tmp_path / "bench").exists()

@@ -16,6 +16,7 @@ import pytest
 import torch
 from helpers import tiny_training
 from helpers.tiny_training import outcome
+from helpers.torchrun import torchrun
 
 from zoo.cli import train as cli
 from zoo.config.gin_bridge import reset_config
@@ -257,16 +258,7 @@ def test_a_signal_to_torchrun_saves_on_every_rank_and_the_same_command_goes_on(
     corpus: Path, tmp_path: Path, number: int
 ) -> None:
     train = Path(sys.executable).with_name("zoo-train")
-    together = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        "--no-python",
-        train,
-    ]
+    together = torchrun(2, "--no-python", train)
     subprocess.run([*together, *command(corpus, tmp_path / "whole")[1:]], check=True)
     run = tmp_path / "run"
     process = subprocess.Popen([*together, *command(corpus, run)[1:]])

@@ -21,29 +21,12 @@ from zoo.engines.launcher import EngineLauncher
 from zoo.engines.slurm_engine import SlurmQueue, SubmititEngine, check_partition, check_store, gpu_count, minutes
 from zoo.errors import ZooError
 
-SAVING = """
-import pathlib, signal, sys, time
-folder = pathlib.Path(sys.argv[1])
-folder.mkdir(parents=True, exist_ok=True)
-stopped = []
-signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
-if signal.getsignal(signal.SIGUSR2) is not signal.SIG_IGN:
-    folder.joinpath("hears").touch()
-if folder.joinpath("saved").exists():
-    folder.joinpath("resumed").touch()
-    sys.exit(0)
-folder.joinpath("started").touch()
-while not stopped:
-    time.sleep(0.05)
-folder.joinpath("saved").touch()
-sys.exit(143)
-"""
+SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 
 def test_a_job_that_is_preempted_saves_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGUSR2 reaches the job and all its processes, as Slurm sends it; submitit queues the same job again."""
-    (tmp_path / "saving_task.py").write_text(SAVING)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(SCRIPTS))
     store, folder, lines = tmp_path / "store", tmp_path / "store" / "runs" / "one", list[str]()
     engine = local_engine(store)
     launcher = EngineLauncher(engine, store, capacity=2, cores=1, say=lines.append, patience=replace(QUICK, lost=60.0))
@@ -212,4 +195,4 @@ def test_a_store_that_nodes_do_not_see(tmp_path: Path, monkeypatch: pytest.Monke
     assert "no node of Slurm was free to look" in lines[0]
     with pytest.raises(ZooError, match="is not seen by the nodes of Slurm"):
         check_store(tmp_path, None, lines.append)
-    assert list((tmp_path / "engine").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,7 @@
-"""A Slurm of one node on loopback: controller, node and keys in a folder of their own, without systemd."""
+"""A Slurm of one node on loopback: controller, node and keys in a folder of their own, without systemd.
+
+Jobs of the partition `urgent` take the node from those of `small`, which are told and queued again.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +43,12 @@ KillWait=5
 MinJobAge=10
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+SchedulerParameters=preempt_send_user_signal
 NodeName={host} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN
-PartitionName=small Nodes={host} Default=YES MaxTime=INFINITE State=UP
+PartitionName=small Nodes={host} Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=60
+PartitionName=urgent Nodes={host} MaxTime=INFINITE State=UP PriorityTier=9 PreemptMode=OFF
 """
 
 
@@ -95,7 +102,7 @@ def _wait_until_idle(environment: dict[str, str], folder: Path) -> None:
     until = time.monotonic() + 60
     while time.monotonic() < until:
         done = subprocess.run(["sinfo", "-h", "-o", "%T"], env=environment, capture_output=True, text=True)
-        if done.stdout.strip() == "idle":
+        if {*done.stdout.split()} == {"idle"}:
             return
         time.sleep(0.5)
     logs = "\n".join(path.read_text(errors="replace")[-1500:] for path in folder.glob("*.log"))

@@ -205,7 +205,7 @@ def test_a_step_that_needs_much_is_warned_of_and_a_hopeless_one_refused(monkeypa
 
 def test_what_a_container_leaves(tmp_path: Path) -> None:
     assert memory._of_group(tmp_path) == 1 << 62
-    for name, text in {"max": "1000", "current": "700", "stat": "anon 5\ninactive_file 100\n"}.items():
+    for name, text in {"max": "1000", "current": "700", "stat": "anon 5\nactive_file 60\ninactive_file 40\n"}.items():
         (tmp_path / f"memory.{name}").write_text(text)
     assert memory._of_group(tmp_path) == 400
     (tmp_path / "memory.max").write_text("max")

@@ -18,10 +18,11 @@ from zoo.errors import PluginError, ZooError
 from zoo.extension import Layer, Residual
 from zoo.plugins import finder, registry
 from zoo.slots import SLOTS
-from zoo.testing import NotConforming, check, conformance, properties, ranks
+from zoo.testing import NotConforming, check, conformance, gradients, properties, ranks
 from zoo.testing.cases import Broken, Case, smallest
 from zoo.testing.method_under_test import subject
 from zoo.testing.pair import on_two_ranks
+from zoo.testing.property_list import attempt
 from zoo.testing.report import lines
 from zoo.training.ranks import Ranks
 
@@ -60,13 +61,25 @@ def test_there_are_methods() -> None:
     assert len(METHODS) >= 70
 
 
-@pytest.mark.slow  # minutes each: a few stand for all
+@pytest.mark.slow  # minutes each: a few, in both hosts and optimised
 @pytest.mark.parametrize(
     ("slot", "id"),
     [each for slot in SLOTS for each in random.Random(0).sample([m for m in METHODS if m[0] == slot], 2)],
 )
 def test_conforms_when_compiled(slot: str, id: str) -> None:
     check(id, slot, only=["compiled fully"], thorough=True).verify()
+
+
+@pytest.mark.slow  # a quarter of a minute each, of which the C++ compiler would need more if it were to optimise
+@pytest.mark.parametrize("number", range(len(METHODS)), ids=[".".join(each) for each in METHODS])
+def test_every_method_is_the_same_as_compiled_code(number: int) -> None:
+    """What inductor writes for it computes the same, forwards and backwards, in one of the two hosts."""
+    from torch._inductor import config
+
+    with config.patch({"aot_inductor.debug_compile": True}):
+        case = gradients.COMPILED_FULLY[number % 2]
+        outcome = attempt(gradients.compiled_fully, subject(".".join(METHODS[number])), case)
+    assert not isinstance(outcome, Broken), outcome
 
 
 # --- every check

@@ -106,14 +106,31 @@ class Store:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """One bench at a time: two would train the same baselines and write over each other's report."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """One bench at a time: two would train the same baselines and write over each other's report.
+
+        Of a bench that was refused before it wrote anything, no folder is left that was not there before.
+        """
+        made = [each for each in (self.folder, *self.folder.parents) if not each.exists()]
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ZooError(f"--store {self.folder} cannot be a folder: {error.strerror}; name another one") from error
         with open_lock(self.folder / LOCK) as lock:
             if not try_lock(lock):
                 raise ZooError(
                     f"another zoo-bench is working in {self.folder}: wait for it, or name another folder with --store"
                 )
-            yield
+            try:
+                yield
+            finally:
+                self._leave(made)
+
+    def _leave(self, made: Sequence[Path]) -> None:
+        with contextlib.suppress(OSError):  # what is not empty stays
+            if [path.name for path in self.folder.iterdir()] == [LOCK]:
+                (self.folder / LOCK).unlink()
+                for folder in made:
+                    folder.rmdir()
 
     def append(self, result: Result) -> None:
         """Add a line for a run, or a newer one."""

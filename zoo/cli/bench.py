@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.cli import ladder
-from zoo.cli.arguments import GinParser, ended_by_reader, failed, folder
+from zoo.cli.arguments import GinParser, ended_by_reader, failed
 from zoo.cli.durations import rounded
 from zoo.cli.engines import add_engine_flags, bench_store, open_launcher, plan_launcher
 
@@ -131,7 +131,6 @@ def _compare(options: argparse.Namespace, methods: Sequence[str] | None) -> int:
     if options.plan:
         return _plan(arms, suite, plan_launcher(options), options)
     check_corpora(arms)
-    folder("--store", options.store)
     store = Store(options.store)
     with store.held(), open_launcher(options, arms, _say) as launcher:
         name = Path(options.suite).stem if options.suite else ""
@@ -155,7 +154,6 @@ def _measure(options: argparse.Namespace, methods: Sequence[str] | None, launche
 
     plain = "suite.baselines = ('none',)"  # what costs are compared with; a baseline matched in time needs them first
     arms, _ = select_arms(options.suite, options.gin, [*bindings(options), plain], methods)
-    folder("--store", options.store)
     store = Store(options.store)
     with store.held():
         failures = measure_costs(arms, store.folder, threads=launcher.cores, say=_say, again=options.again)

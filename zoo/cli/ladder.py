@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from zoo.cli.arguments import folder
 from zoo.cli.durations import rounded
 from zoo.cli.engines import open_launcher, plan_launcher
 
@@ -55,7 +54,6 @@ def run(
         check_corpora([rung.plain.arm for rung in plan.rungs])
         return 0
     check_corpora([rung.plain.arm for rung in plan.rungs])
-    folder("--store", options.store)
     arms = [member.arm for rung in plan.rungs for member in rung.members]
     with store.held(), open_launcher(options, arms, say) as launcher:
         plan, failures = check_methods(plan, store.folder, say)

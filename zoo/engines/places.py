@@ -24,7 +24,7 @@ class Place(Protocol):
         """Replace a file, or make it with the folders it is in; an `OSError` where that fails."""
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it is there, and its folder if that is then empty."""
 
 
 class FolderPlace:
@@ -46,7 +46,11 @@ class FolderPlace:
         replace_file(path, content)
 
     def remove(self, name: str) -> None:
-        (self.folder / name).unlink(missing_ok=True)
+        path = self.folder / name
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # of one that is not empty
+            if path.parent != self.folder:
+                path.parent.rmdir()
 
 
 class UrlPlace:

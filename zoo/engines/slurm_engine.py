@@ -231,6 +231,8 @@ def check_store(store: Path, partition: str | None, say: Any) -> None:
     finally:
         probe.unlink(missing_ok=True)
         copy.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # an earlier bench has left something there
+            folder.rmdir()
     if is_seen:
         return
     if "cp:" in reason:

@@ -15,9 +15,12 @@ def open_lock(path: Path) -> IO[bytes]:
 
 
 def try_lock(file: IO[bytes]) -> bool:
-    """Hold an open file until it is closed; false if another holds it, an `OSError` where the file system has no locks."""
+    """Hold an open file until it is closed; false if another holds it, an `OSError` where the file system has no locks.
+
+    A holder may remove the file before it lets go: whoever had opened it by then holds nothing, and is told so.
+    """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    return True
+    return os.fstat(file.fileno()).st_nlink > 0

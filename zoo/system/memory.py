@@ -63,13 +63,16 @@ def _of_system() -> int:
 
 def _of_group(root: Path = Path("/sys/fs/cgroup")) -> int:
     """What a container leaves: its limit, less what is in use and cannot be dropped."""
-    for limit, used, stat, cached in (
-        ("memory.max", "memory.current", "memory.stat", "inactive_file"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
+    for limit, used, stat, prefix in (
+        ("memory.max", "memory.current", "memory.stat", ""),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_"),
     ):
         try:
             rows = dict(line.split() for line in (root / stat).read_text(encoding="ascii").splitlines())
-            held = int((root / used).read_text(encoding="ascii")) - int(rows.get(cached, 0))
+            files = sum(
+                int(rows.get(f"{prefix}{kind}_file", 0)) for kind in ("active", "inactive")
+            )  # read: cached copies
+            held = int((root / used).read_text(encoding="ascii")) - files
             return max(0, int((root / limit).read_text(encoding="ascii")) - held)
         except (OSError, ValueError):  # not that kind of group, or "max"
             continue
