@@ -24,7 +24,7 @@ class Gathered:
     """What the readers of some tensors have contributed so far in the backward pass under way."""
 
     totals: dict[int, Tensor] = field(default_factory=dict)  # by the number of the tensor
-    deferred: dict[float, Deferred] = field(default_factory=dict)  # by the scale of the readers' pattern
+    deferred: dict[object, Deferred] = field(default_factory=dict)  # by what its readers have in common
     task: int = -1  # the backward pass
 
     def now(self) -> Gathered:

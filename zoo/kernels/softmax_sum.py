@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from zoo.kernels.norm import row_scale
+from zoo.kernels.shared_gradients import Gathered, gathered_for
 
 
 class _SoftmaxSum(torch.autograd.Function):
@@ -22,6 +23,7 @@ class _SoftmaxSum(torch.autograd.Function):
         scales, logits = _logits(w, eps, tensors)
         shares = torch.softmax(logits, dim=0)
         ctx.save_for_backward(w, scales, logits, shares, *tensors)
+        ctx.gathered = [gathered_for(t) if t.output_nr == 0 else None for t in tensors]
         ctx.mark_non_differentiable(shares)
         total = (tensors[0] * shares[0]).to(functools.reduce(torch.promote_types, [t.dtype for t in tensors]))
         for share, tensor in zip(shares[1:].unbind(), tensors[1:], strict=True):
@@ -34,16 +36,47 @@ class _SoftmaxSum(torch.autograd.Function):
         w, scales, logits, shares, *tensors = ctx.saved_tensors
         along = torch.stack([(grad * t).sum(dim=-1, keepdim=True) for t in tensors]).to(shares.dtype)
         d_logits = shares * (along - (shares * along).sum(dim=0))
-        of_w = d_logits * scales  # d t = share · grad + of_w · w + of_t · t
+        of_w = d_logits * scales
         of_t = of_w * logits * scales / -w.numel()
         rows = [a.flatten()[None] @ t.flatten(0, -2).to(a.dtype) for t, a in zip(tensors, of_w, strict=True)]
         d_w = torch.cat(rows).sum(dim=0)
-        wide = w.to(of_w.dtype)
-        d_tensors = (
-            (grad * share).addcmul_(a, wide).addcmul_(t, b).to(t.dtype) if need else None
-            for t, share, a, b, need in zip(tensors, shares, of_w, of_t, ctx.needs_input_grad[2:], strict=True)
-        )
-        return d_w.to(w.dtype), None, *d_tensors
+        parts = [_Part(grad, w, *numbers) for numbers in zip(shares, of_w, of_t, strict=True)]
+        each = zip(tensors, parts, ctx.gathered, ctx.needs_input_grad[2:], strict=True)
+        return d_w.to(w.dtype), None, *(_put(t, part, gathered) if need else None for t, part, gathered, need in each)
+
+
+class _Part(NamedTuple):
+    """What a reader adds to the gradient of a tensor t: share · grad + of_w · w + of_t · t."""
+
+    grad: Tensor
+    w: Tensor
+    share: Tensor  # (…, 1), as the next two
+    of_w: Tensor
+    of_t: Tensor
+
+
+class _Parts:
+    """Those of all readers of a tensor: what belongs to their w is one product, what belongs to t one sum."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.parts: list[_Part] = []
+
+    def gradients(self) -> tuple[Tensor]:
+        of_w = torch.cat([part.of_w for part in self.parts], dim=-1)
+        total = of_w @ torch.stack([part.w for part in self.parts]).to(of_w.dtype)
+        for part in self.parts:
+            total.addcmul_(part.grad, part.share)
+        of_t = functools.reduce(torch.add, [part.of_t for part in self.parts])
+        return (total.addcmul_(self.tensor, of_t).to(self.tensor.dtype),)
+
+
+def _put(tensor: Tensor, part: _Part, gathered: Gathered | None) -> Tensor | None:
+    """The part to those of other readers, where the gradients of the tensor are gathered; else as a gradient."""
+    readers = _Parts(tensor) if gathered is None else gathered.now().deferred.setdefault(_Parts, _Parts(tensor))
+    assert isinstance(readers, _Parts)
+    readers.parts.append(part)
+    return readers.gradients()[0] if gathered is None else None
 
 
 def _logits(w: Tensor, eps: float, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
