@@ -26,6 +26,7 @@ class Gathered:
     totals: dict[int, Tensor] = field(default_factory=dict)  # by the number of the tensor
     deferred: dict[object, Deferred] = field(default_factory=dict)  # by what its readers have in common
     task: int = -1  # the backward pass
+    notes: dict[object, Tensor] = field(default_factory=dict)  # what one reader made of the tensor that others need too
 
     def now(self) -> Gathered:
         """Itself; what a backward pass left that did not come to its end is dropped."""
