@@ -8,6 +8,8 @@ X_0 is the embedding, X_m = Block_m(…) what layer m leaves; after the last lay
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -66,11 +68,25 @@ class DenseFormer(Rebased):
 denseformer = preset(DenseFormer, "Y_m = Σ_{j≤m} α_mj X_j", starts_as="baseline")
 
 
+class Left(NamedTuple):
+    """What a layer leaves, and how the next one sums it with what lies below."""
+
+    x: Tensor  # X_m
+    weights: Tensor  # A of every way: (C, sources), or per token (C, sources, B, T, 1)
+
+
+def _sources(history: History) -> tuple[Tensor, ...]:
+    """X_0 … of all layers below."""
+    opened, *others = history.streams
+    return (opened, *(left.x for left in others))
+
+
 class Mudd(Residual):
     """y = X̄^R + Attn(N1 X̄^Q, N1 X̄^K, N1 X̄^V), X_m = y + FFN(N2 y); the first layer reads the embedding.
 
-    The stream is X_m and, behind it, the sums that the next layer reads: one for all, or one per way (Q, K, V, R).
-    `rounded`: h, the width of the map that makes A, up to (h div 64 + 1) · 64.
+    The stream is X_m with the weights A of the sums that the next layer reads: one for all, or one per way (Q, K, V, R). That
+    layer makes each sum where it needs it, so none is kept. `rounded`: h, the width of the map that makes A, up to
+    (h div 64 + 1) · 64.
     """
 
     reads = frozenset({"stream"})
@@ -79,41 +95,41 @@ class Mudd(Residual):
     def __init__(self, layer: Layer, multiway: bool = True, dynamic: bool = True, rounded: bool = False) -> None:
         super().__init__()
         self.parallel, self.eps = layer.parallel, layer.norm_eps
-        last = layer.number == layer.num_layers
-        self.separates = multiway and layer.index > 0
-        ways, sources = 4 if multiway and not last else 1, layer.number + 1
+        self.first, self.last = layer.index == 0, layer.number == layer.num_layers
+        self.separates = multiway and not self.first
+        ways, sources = 4 if multiway and not self.last else 1, layer.number + 1
         self.a = _one_hot(ways, sources)
         self.w1 = self.w2 = None
         if dynamic:
-            h = ways * sources * (4 if last else 1)
+            h = ways * sources * (4 if self.last else 1)
             h = (h // 64 + 1) * 64 if rounded else h
             self.w1 = hint(nn.Parameter(torch.randn(layer.width, h) * layer.width**-0.5), decay=True)
             self.w2 = hint(nn.Parameter(torch.zeros(h, ways * sources)), decay=True)
 
-    def open(self, embedding: Tensor) -> Tensor:
-        return embedding.expand(2, *embedding.shape)
-
-    def close(self, stream: Tensor) -> Tensor:
-        return stream[1]
-
-    def read(self, site: Site, stream: Tensor, history: History) -> Tensor | AttentionInputs:
+    def read(self, site: Site, stream: Tensor | Left, history: History) -> Tensor | AttentionInputs:
         if site != ATTENTION:
-            return stream[-1] if self.parallel else stream
-        if stream.size(0) == 2:
-            return stream[1]
-        return AttentionInputs(stream[1], stream[2], stream[3])
+            return self.skip(stream, history) if self.parallel else stream
+        if isinstance(stream, Left) and self.separates:
+            return AttentionInputs(*(weighted_sum(weights, _sources(history)) for weights in stream.weights[:3]))
+        return weighted_sum(stream.weights[0], _sources(history)) if isinstance(stream, Left) else stream
 
-    def write(self, site: Site, stream: Tensor, branch: Tensor, history: History) -> Tensor:
+    def skip(self, stream: Tensor | Left, history: History) -> Tensor:
+        """X̄^R; where there is one sum for all ways, what attention read."""
+        if isinstance(stream, Left) and self.separates:
+            return weighted_sum(stream.weights[3], _sources(history))
+        return history.current.input
+
+    def write(self, site: Site, stream: Tensor | Left, branch: Tensor, history: History) -> Tensor | Left:
         if site == ATTENTION:
-            return stream[-1] + branch
-        x = stream + branch  # X_m
-        sources = (*(below[0] for below in history.streams), x)
-        return torch.stack([x, *(weighted_sum(weights, sources) for weights in self.weights(x))])
+            return self.skip(stream, history) + branch
+        x = stream + branch
+        weights = self.weights(x)
+        return weighted_sum(weights[0], (*_sources(history), x)) if self.last else Left(x, weights)
 
     def weights(self, x: Tensor) -> Tensor:
         """A of every way: (C, sources), or per token (C, sources, B, T, 1)."""
         if self.w1 is None or self.w2 is None:
-            return self.a
+            return self.a.clone()  # for another layer to read, which a parameter is not
         made = F.gelu(normed_product(x, self.w1, self.eps)) @ self.w2
         return (made + self.a.flatten()).movedim(-1, 0).unflatten(0, self.a.shape).unsqueeze(-1).contiguous()
 

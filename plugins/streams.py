@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from zoo.errors import ZooError
 from zoo.extension import ATTENTION, FFN, Layer, Residual, Site, hint, preset
 from zoo.functional import normed_product
 from zoo.history import History
+from zoo.sums import mixed_streams, share_gradients
 
 
 def _chosen(layer: Layer, site: Site, n: int) -> int:
@@ -28,21 +29,39 @@ def _chosen(layer: Layer, site: Site, n: int) -> int:
     return (2 * layer.index + (1 if site == ATTENTION else 2)) % n
 
 
+def _copies(x: Tensor, n: int) -> Tensor:
+    """n streams (B, T, n, D) of one; real copies, as products with small matrices are slow on anything else."""
+    return x.unsqueeze(2).expand(-1, -1, n, -1).contiguous()
+
+
+class Seen(NamedTuple):
+    """A stream as a sublayer's read and write see it."""
+
+    stream: Tensor  # as they are given it
+    streams: Tensor  # H (B, T, n, width), whose readers share one gradient
+    made: Tensor | None  # what read and write take of it, where they take anything
+
+
 class MadeOfStream(nn.Module):
     """What a sublayer's read and write need of a stream, made once for both where they are given the same one."""
 
-    kept: tuple[Tensor, Tensor] | None = None  # between read and write: the stream, and what was made of it
+    kept: Seen | None = None  # between read and write
 
-    def made(self, stream: Tensor) -> Tensor:
+    def made(self, streams: Tensor) -> Tensor | None:
         raise NotImplementedError
 
-    def for_read(self, stream: Tensor) -> Tensor:
-        self.kept = stream, self.made(stream)
-        return self.kept[1]
+    def for_read(self, stream: Tensor, streams: Tensor) -> Seen:
+        """`streams`: the same as H."""
+        (shared,) = share_gradients(streams)
+        self.kept = Seen(stream, shared, self.made(shared))
+        return self.kept
 
-    def for_write(self, stream: Tensor) -> Tensor:
-        kept, self.kept = self.kept, None
-        return kept[1] if kept is not None and kept[0] is stream else self.made(stream)
+    def for_write(self, stream: Tensor, streams: Tensor) -> Seen:
+        if self.kept is None or self.kept.stream is not stream:
+            self.for_read(stream, streams)
+        seen, self.kept = self.kept, None
+        assert seen is not None
+        return seen
 
 
 class Tables(MadeOfStream):
@@ -66,26 +85,24 @@ class Tables(MadeOfStream):
         self.gain = hint(nn.Parameter(torch.ones(width))) if dynamic and affine else None
         self.bias = hint(nn.Parameter(torch.zeros(width))) if dynamic and affine else None
 
-    def made(self, stream: Tensor) -> Tensor:
+    def made(self, streams: Tensor) -> Tensor | None:
         """tanh(N(H) [W_m, W_r, w_b]): (B, T, n, columns + n + 1)."""
-        streams = stream.view(*stream.shape[:2], self.b.numel(), -1)
+        if not self.dynamic:
+            return None
         w = torch.cat([self.w_read, self.w_write], dim=1)
         made = normed_product(streams, w if self.gain is None else self.gain[:, None] * w, self.eps, centred=True)
         return torch.tanh(made if self.bias is None else made + self.bias @ w)
 
-    def of_read(self, stream: Tensor) -> Tensor:
+    def of_read(self, made: Tensor | None) -> Tensor:
         """A_m, (n, columns) or (B, T, n, columns)."""
-        if not self.dynamic:
-            return self.a_m
-        return self.a_m + self.s_alpha * self.for_read(stream)[..., : self.a_m.size(1)]
+        return self.a_m if made is None else self.a_m + self.s_alpha * made[..., : self.a_m.size(1)]
 
-    def of_write(self, stream: Tensor) -> tuple[Tensor, Tensor]:
-        """A_r (…, n, n) and B (…, n, 1)."""
-        b = self.b[:, None]
-        if not self.dynamic:
-            return self.a_r, b
-        for_mix, for_branch = self.for_write(stream)[..., self.a_m.size(1) :].split([b.numel(), 1], dim=-1)
-        return self.a_r + self.s_alpha * for_mix, b + self.s_beta * for_branch
+    def of_write(self, made: Tensor | None) -> tuple[Tensor, Tensor]:
+        """A_r (…, n, n) and B (…, n)."""
+        if made is None:
+            return self.a_r, self.b
+        for_mix = made[..., self.a_m.size(1) : -1]
+        return self.a_r + self.s_alpha * for_mix, self.b + self.s_beta * made[..., -1]
 
 
 class HyperConnections(Residual):
@@ -114,18 +131,21 @@ class HyperConnections(Residual):
         return torch.eye(self.n)[_chosen(layer, site, self.n)][:, None].clone()
 
     def open(self, embedding: Tensor) -> Tensor:
-        return embedding.unsqueeze(2).expand(-1, -1, self.n, -1)
+        return _copies(embedding, self.n)
 
     def close(self, stream: Tensor) -> Tensor:
         return stream.mean(dim=2)
 
     def read(self, site: Site, stream: Tensor, history: History) -> Tensor:
-        return (self.tables[site].of_read(stream).mT @ self.apart(stream)).flatten(2)
+        tables = self.tables[site]
+        seen = tables.for_read(stream, self.apart(stream))
+        return mixed_streams(seen.streams, tables.of_read(seen.made)).flatten(2)
 
     def write(self, site: Site, stream: Tensor, branch: Tensor, history: History) -> Tensor:
-        a_r, b = self.tables[site].of_write(stream)
-        mixed = (a_r.mT @ self.apart(stream)).to(stream.dtype)
-        return mixed.addcmul_(b, self.given(branch)).view(stream.shape)
+        tables = self.tables[site]
+        seen = tables.for_write(stream, self.apart(stream))
+        a_r, b = tables.of_write(seen.made)
+        return mixed_streams(seen.streams, a_r, b, self.given(branch)).view(stream.shape)
 
     def apart(self, stream: Tensor) -> Tensor:
         """H of a stream, (B, T, n, width)."""
@@ -186,45 +206,49 @@ frac_static = preset(
 frac_dynamic = preset(FracConnections, "hc_dynamic over the n parts of x", starts_as="baseline", dynamic=True)
 
 
-def _sinkhorn(r: Tensor, iterations: int) -> Iterator[tuple[Tensor, Tensor, int]]:
+def _sinkhorn(r: Tensor, iterations: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Softmax over j of r (i, j, B, T), divided by the sums over i, then in turn by those over j and i: every quotient,
-    with the sums that it was divided by and their dimension."""
+    with the sums that it was divided by."""
     mix = torch.softmax(r, dim=1)
     for step in range(2 * iterations - 1):
-        dim = step % 2
-        sums = mix.sum(dim=dim, keepdim=True)
+        sums = mix.sum(dim=step % 2, keepdim=True)
         mix = mix / sums
-        yield mix, sums, dim
+        yield mix, sums
 
 
 class _Sinkhorn(torch.autograd.Function):
-    """Saves r alone and iterates again in backward: what 20 iterations keep would be more than a stream."""
+    """Saves what came out and the sums that were divided by: their product is what there was before a division.
+
+    With G the gradient of a quotient Q, that of what was divided is (G − Σ G Q) / sums. Backward carries P = G Q, and
+    needs no division: from P to P − Q Σ P, for the softmax as well.
+    """
 
     @staticmethod
     def forward(ctx: Any, r: Tensor, iterations: int) -> Tensor:
-        ctx.save_for_backward(r)
-        ctx.iterations = iterations
-        return _last(_sinkhorn(r, iterations))
+        mix, all_sums = r, []
+        for mix, sums in _sinkhorn(r, iterations):
+            all_sums.append(sums)
+        ctx.save_for_backward(mix, *all_sums)
+        return mix
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (r,) = ctx.saved_tensors
-        for mix, sums, dim in reversed(list(_sinkhorn(r, ctx.iterations))):
-            grad = (grad - (grad * mix).sum(dim=dim, keepdim=True)) / sums
-        soft = torch.softmax(r, dim=1)
-        return soft * (grad - (grad * soft).sum(dim=1, keepdim=True)), None
-
-
-def _last(steps: Iterator[tuple[Tensor, Tensor, int]]) -> Tensor:
-    *_, (mix, _, _) = steps
-    return mix
+        last, *all_sums = ctx.saved_tensors
+        mix, p = last.clone(), grad * last
+        for step, sums in reversed(list(enumerate(all_sums))):
+            p.addcmul_(mix, p.sum(dim=step % 2, keepdim=True), value=-1)
+            mix.mul_(sums)
+        return p.addcmul_(mix, p.sum(dim=1, keepdim=True), value=-1), None
 
 
 def doubly_stochastic(r: Tensor, iterations: int) -> Tensor:
     """M (B, T, i, j) of R (B, T, i, j), whose columns sum to 1 and whose rows nearly do; in at least float32."""
     r = r.permute(2, 3, 0, 1).to(torch.promote_types(r.dtype, torch.float32)).contiguous()
-    mix = _last(_sinkhorn(r, iterations)) if torch.compiler.is_compiling() else _Sinkhorn.apply(r, iterations)
+    if torch.compiler.is_compiling():
+        *_, (mix, _) = _sinkhorn(r, iterations)
+    else:
+        mix = _Sinkhorn.apply(r, iterations)
     return mix.permute(2, 3, 0, 1).contiguous()  # as it is, every small matrix would be copied by itself
 
 
@@ -253,22 +277,13 @@ class Maps(MadeOfStream):
         self.b_write = hint(nn.Parameter(torch.cat([torch.zeros(n), apart.flatten()])))
         self.alpha = hint(nn.Parameter(torch.full((3,), 0.01)))  # of p, o and R
 
-    def made(self, stream: Tensor) -> Tensor:
+    def made(self, streams: Tensor) -> Tensor:
         """α ⊙ (u φ) + b: p, o and R side by side, (B, T, n + n + n²)."""
         n = self.n
         phi, b = torch.cat([self.phi_read, self.phi_write], dim=1), torch.cat([self.b_read, self.b_write])
         times = torch.tensor([n, n, n * n], device=b.device, dtype=torch.int64)
         alpha = self.alpha.repeat_interleave(times, output_size=2 * n + n * n)
-        return normed_product(stream.flatten(2), phi, self.eps) * alpha + b
-
-    def of_read(self, stream: Tensor) -> Tensor:
-        """p (B, T, n)."""
-        return self.for_read(stream)[..., : self.n]
-
-    def of_write(self, stream: Tensor) -> tuple[Tensor, Tensor]:
-        """o (B, T, n) and R (B, T, n, n)."""
-        o, r = self.for_write(stream)[..., self.n :].split([self.n, self.n**2], dim=-1)
-        return o, r.unflatten(-1, (self.n, self.n))
+        return normed_product(streams, phi, self.eps, dims=2) * alpha + b
 
 
 class ManifoldHyperConnections(Residual):
@@ -296,7 +311,7 @@ class ManifoldHyperConnections(Residual):
             })  # fmt: skip
 
     def open(self, embedding: Tensor) -> Tensor:
-        return embedding.unsqueeze(2).expand(-1, -1, self.n, -1)
+        return _copies(embedding, self.n)
 
     def close(self, stream: Tensor) -> Tensor:
         if self.head is None:
@@ -306,15 +321,18 @@ class ManifoldHyperConnections(Residual):
         return (share.unsqueeze(2) @ stream).squeeze(2)
 
     def read(self, site: Site, stream: Tensor, history: History) -> Tensor:
-        share = torch.sigmoid(self.maps[site].of_read(stream))
+        seen = self.maps[site].for_read(stream, stream)
+        share = torch.sigmoid(seen.made[..., : self.n])
         self.watch(f"read_{site}", share, each=True)
-        self.watch(f"spread_{site}", (stream - stream.mean(dim=2, keepdim=True)).norm() / stream.norm())
-        return (share.unsqueeze(2) @ stream).squeeze(2)
+        if self.watcher is not None:
+            self.watch(f"spread_{site}", (stream - stream.mean(dim=2, keepdim=True)).norm() / stream.norm())
+        return mixed_streams(seen.streams, share.unsqueeze(-1)).squeeze(2)
 
     def write(self, site: Site, stream: Tensor, branch: Tensor, history: History) -> Tensor:
-        o, r = self.maps[site].of_write(stream)
-        mix = doubly_stochastic(r, self.iterations).to(stream.dtype)
-        return (mix.mT @ stream).to(stream.dtype).addcmul_(2 * torch.sigmoid(o).unsqueeze(-1), branch.unsqueeze(2))
+        seen = self.maps[site].for_write(stream, stream)
+        _, o, r = seen.made.split([self.n, self.n, self.n**2], dim=-1)
+        mix = doubly_stochastic(r.unflatten(-1, (self.n, self.n)), self.iterations)
+        return mixed_streams(seen.streams, mix, 2 * torch.sigmoid(o), branch.unsqueeze(2))
 
     def probes(self) -> dict[str, Tensor]:
         return {f"alpha_{site}": maps.alpha for site, maps in self.maps.items()}

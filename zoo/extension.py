@@ -33,6 +33,7 @@ __all__ = [
     "Residual",
     "ScoreMixing",
     "Site",
+    "Stream",
     "TemporalMixing",
     "hint",
     "preset",
@@ -43,6 +44,7 @@ ATTENTION: Site = "attention"
 FFN: Site = "ffn"
 
 MixingSite = Literal["ffn", "attention_input", "attention"]  # in every layer, on (B, T, D)
+Stream = Any  # what runs through the layers: (B, T, D); where a method widens it, a tensor or a tuple of tensors
 InnerSite = Literal["qkv", "ffn_inner"]  # in every layer, on a joined product
 OuterSite = Literal["embedding", "output"]  # once in a model: under the first layer, and after the last
 
@@ -130,23 +132,23 @@ class AttentionInputs(NamedTuple):
 class Residual(Extension):
     """How sublayers read from and write to the stream. By default: x, and x + branch."""
 
-    widens: bool = False  # the stream between open and close is not (B, T, D)
+    widens: bool = False  # the stream between open and close is not (B, T, D): a larger tensor, or a tuple of tensors
     prenorm: bool = True  # False: the block has no norms, and its sublayers get what `read` answers
     separates: bool = False  # `read` answers with an input for each of query, key and value
 
-    def open(self, embedding: Tensor) -> Tensor:
+    def open(self, embedding: Tensor) -> Stream:
         """From the embedding to the stream: called on the first layer's extension."""
         return embedding
 
-    def close(self, stream: Tensor) -> Tensor:
+    def close(self, stream: Stream) -> Tensor:
         """From the stream to the hidden state (B, T, D): called on the last layer's extension."""
         return stream
 
-    def read(self, site: Site, stream: Tensor, history: History) -> Tensor | AttentionInputs:
+    def read(self, site: Site, stream: Stream, history: History) -> Tensor | AttentionInputs:
         """What the sublayer at `site` gets, before its norm."""
         return stream
 
-    def write(self, site: Site, stream: Tensor, branch: Tensor, history: History) -> Tensor:
+    def write(self, site: Site, stream: Stream, branch: Tensor, history: History) -> Stream:
         """The stream after the sublayer at `site` answered with `branch`."""
         return stream + branch
 

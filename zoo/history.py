@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from torch import Tensor
 
 from zoo.errors import ZooError
+from zoo.kernels.shared_gradients import share_gradients
 
 if TYPE_CHECKING:
     from zoo.kernels.attend import Scores
@@ -93,7 +94,7 @@ class Record(NamedTuple):
     input: Tensor
     attention: Tensor
     ffn: Tensor
-    stream: Tensor  # as the block left it
+    stream: Any  # as the block left it: a tensor, or a tuple of them where a method widens it
     pattern: Pattern | None  # None where no attention took place
 
 
@@ -120,7 +121,7 @@ class Below(NamedTuple):
     heads: tuple[Heads, ...] = ()
     scores: tuple[Scores, ...] = ()
     blocks: tuple[Block, ...] = ()
-    streams: tuple[Tensor, ...] = ()
+    streams: tuple[Any, ...] = ()
     projected: tuple[Projected, ...] = ()
 
 
@@ -177,7 +178,7 @@ class History:
         return self.below.blocks
 
     @property
-    def streams(self) -> tuple[Tensor, ...]:
+    def streams(self) -> tuple[Any, ...]:
         self._check("stream")
         return self.below.streams
 
@@ -201,10 +202,11 @@ class History:
         if self.reader is not None and name not in self.reader.reads and not _reads_inside(self.reader, name):
             raise UndeclaredRead(_undeclared(self.reader, name))
 
-    def opened(self, stream: Tensor, tokens: Tensor) -> History:
+    def opened(self, stream: Any, tokens: Tensor) -> History:
         """The history under the first layer: the stream as it is opened there, and the ids of the tokens."""
-        ids = tokens if "tokens" in self.reads else None
-        return replace(self, below=Below(streams=(stream,) if "stream" in self.reads else ()), ids=ids)
+        below = Below(streams=(_shared(stream),) if "stream" in self.reads else ())
+        embedding = _shared(self.embedding) if self.reads else self.embedding
+        return replace(self, embedding=embedding, below=below, ids=tokens if "tokens" in self.reads else None)
 
     def read_by(self, reader: Reader) -> History:
         """The view of one extension."""
@@ -218,15 +220,15 @@ class History:
         """The history with one layer more: what a layer above this block sees."""
         keep, below, pattern = self.reads, self.below, record.pattern
         longer = Below(
-            inputs=(*below.inputs, record.input) if "input" in keep else (),
-            attention=(*below.attention, record.attention) if "attention" in keep else (),
-            ffn=(*below.ffn, record.ffn) if "ffn" in keep else (),
+            inputs=(*below.inputs, _shared(record.input)) if "input" in keep else (),
+            attention=(*below.attention, _shared(record.attention)) if "attention" in keep else (),
+            ffn=(*below.ffn, _shared(record.ffn)) if "ffn" in keep else (),
             attention_sum=_add(below.attention_sum, record.attention) if "attention_sum" in keep else None,
             ffn_sum=_add(below.ffn_sum, record.ffn) if "ffn_sum" in keep else None,
             heads=(*below.heads, *_of(pattern, "heads")) if "heads" in keep else (),
             scores=(*below.scores, *_of(pattern, "scores")) if "scores" in keep else (),
             blocks=(*below.blocks, record.block) if "blocks" in keep else (),
-            streams=(*below.streams, record.stream) if "stream" in keep else (),
+            streams=(*below.streams, _shared(record.stream)) if "stream" in keep else (),
             projected=(*below.projected, *_of(pattern, "projected")) if "projected" in keep else (),
         )
         return History(self.embedding, keep, longer, self.state, ids=self.ids)
@@ -249,6 +251,13 @@ def _undeclared(reader: Reader, name: str) -> str:
         f"{name_of(reader)} reads {field} without declaring it, so it may be empty: write"
         f" reads = frozenset({{{declaration}}}) in {type(reader).__name__}"
     )
+
+
+def _shared(kept: Any) -> Any:
+    """What is kept of a layer, for many readers: those that can add to one gradient of it."""
+    if isinstance(kept, Tensor):
+        return share_gradients(kept)[0]
+    return getattr(type(kept), "_make", tuple)(share_gradients(*kept))
 
 
 def _add(total: Tensor | None, term: Tensor) -> Tensor:

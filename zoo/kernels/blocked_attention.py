@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from zoo.kernels.shared_gradients import Gathered, shared_heads
+from zoo.kernels.shared_gradients import Gathered, gathered_for
 
 ROWS = 64  # query rows at a time: with fewer, fewer scores are made that the mask hides
 BLOCK_NUMBERS = 1 << 20  # scores at a time: 4 MB stay in the cache, and two threads have enough to do
@@ -215,7 +215,7 @@ class _RowBlocks(torch.autograd.Function):
             fill(out[part.of_queries], mixed)
         ctx.dropout, ctx.seed = dropout, seed
         ctx.numbers = [None if isinstance(part, Tensor) else part for part in flat]
-        ctx.nodes = [tuple((shared_heads(x), x.output_nr) for x in (term.q, term.k)) for term in terms]
+        ctx.nodes = [tuple((gathered_for(x), x.output_nr) for x in (term.q, term.k)) for term in terms]
         ctx.save_for_backward(v, *[part for part in flat if isinstance(part, Tensor)])
         return out
 

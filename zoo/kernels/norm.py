@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from zoo.kernels.shared_gradients import Place
+
 
 def inverse_rms(x: Tensor, eps: float) -> Tensor:
     """1 / √(mean x² + ε) over the last dimension, in at least float32: (…, 1)."""
@@ -76,32 +78,37 @@ class _NormedProduct(torch.autograd.Function):
     """Saves x, the matrix, one number per row and the product. A thin matrix is multiplied as rows: several times faster."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, matrix: Tensor, eps: float, centred: bool) -> Tensor:
-        rows, mean, scale = _thin(x, matrix, eps, centred)
-        made = F.linear(x, rows).to(scale.dtype).mul_(scale).to(x.dtype)
-        ctx.centred = centred
+    def forward(ctx: Any, x: Tensor, matrix: Tensor, eps: float, centred: bool, dims: int) -> Tensor:
+        flat = x.flatten(-dims)
+        rows, mean, scale = _thin(flat, matrix, eps, centred)
+        made = F.linear(flat, rows).to(scale.dtype).mul_(scale).to(x.dtype)
+        ctx.centred, ctx.place = centred, Place(x)
         ctx.save_for_backward(x, rows, mean, scale, made)
         return made
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
         x, rows, mean, scale, made = ctx.saved_tensors
-        along = (grad * made).sum(dim=-1, keepdim=True).to(scale.dtype).mul_(scale.square()).div_(-x.size(-1))
-        grad = (grad * scale).to(x.dtype)
-        d_matrix = None
+        flat = x.reshape(-1, rows.size(1))
+        along = (grad * made).sum(dim=-1, keepdim=True).to(scale.dtype).mul_(scale.square()).div_(-flat.size(1))
+        along, grad = along.view(-1, 1).to(x.dtype), (grad * scale).to(x.dtype).flatten(0, -2)
+        d_x = d_matrix = None
         if ctx.needs_input_grad[1]:
-            d_rows = grad.flatten(0, -2).T @ x.flatten(0, -2)
+            d_rows = grad.T @ flat
             d_matrix = (d_rows - d_rows.mean(dim=-1, keepdim=True) if ctx.centred else d_rows).T
-        if not ctx.needs_input_grad[0]:
-            return None, d_matrix, None, None
-        d_x = (grad @ rows.to(grad.dtype)).addcmul_(x, along.to(x.dtype))
-        return (
-            d_x if mean is None else d_x.addcmul_(mean.to(x.dtype), along.to(x.dtype), value=-1),
-            d_matrix,
-            None,
-            None,
-        )
+        if ctx.needs_input_grad[0]:
+
+            def add(total: Tensor | None) -> Tensor:
+                back = rows.to(grad.dtype)
+                d_flat = grad @ back if total is None else total.view_as(flat).addmm_(grad, back)
+                d_flat.addcmul_(flat, along)
+                if mean is not None:
+                    d_flat.addcmul_(mean.view(-1, 1).to(x.dtype), along, value=-1)
+                return d_flat.view(x.shape)
+
+            d_x = ctx.place.put(add)
+        return d_x, d_matrix, None, None, None
 
 
 def _thin(x: Tensor, matrix: Tensor, eps: float, centred: bool) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -117,12 +124,13 @@ def _thin(x: Tensor, matrix: Tensor, eps: float, centred: bool) -> tuple[Tensor,
     return rows - rows.mean(dim=-1, keepdim=True), mean, scale
 
 
-def normed_product(x: Tensor, matrix: Tensor, eps: float, *, centred: bool = False) -> Tensor:
+def normed_product(x: Tensor, matrix: Tensor, eps: float, *, centred: bool = False, dims: int = 1) -> Tensor:
     """rms_norm(x) @ matrix for a thin matrix: the product is scaled instead of x, so no normed x is kept.
 
-    `centred`: of x without its mean, a LayerNorm.
+    `centred`: of x without its mean, a LayerNorm. `dims`: over so many of the last dimensions of x, taken as one.
     """
     if torch.compiler.is_compiling():
-        rows, _, scale = _thin(x, matrix, eps, centred)
-        return (F.linear(x, rows) * scale).to(x.dtype)
-    return _NormedProduct.apply(x, matrix, eps, centred)
+        flat = x.flatten(-dims)
+        rows, _, scale = _thin(flat, matrix, eps, centred)
+        return (F.linear(flat, rows) * scale).to(x.dtype)
+    return _NormedProduct.apply(x, matrix, eps, centred, dims)

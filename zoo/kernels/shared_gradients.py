@@ -1,7 +1,8 @@
-"""Queries and keys that many layers read: their gradients add up in one place, instead of one per reader."""
+"""Tensors that several functions read: their gradients add up in one place, instead of one per reader."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -23,8 +24,9 @@ class Gathered:
     """What the readers of some tensors have contributed so far in the backward pass under way."""
 
     totals: dict[int, Tensor] = field(default_factory=dict)  # by the number of the tensor
-    deferred: dict[float, Deferred] = field(default_factory=dict)  # by the scale of the readers' pattern
+    deferred: dict[object, Deferred] = field(default_factory=dict)  # by what its readers have in common
     task: int = -1  # the backward pass
+    notes: dict[object, Tensor] = field(default_factory=dict)  # what one reader made of the tensor that others need too
 
     def now(self) -> Gathered:
         """Itself; what a backward pass left that did not come to its end is dropped."""
@@ -69,12 +71,27 @@ def _sum(total: Tensor | None, grad: Tensor | None) -> Tensor | None:
 
 
 def share_gradients(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """The tensors, for readers in many layers: what attends with them adds to one gradient per tensor."""
+    """The tensors, for several readers: those that know of it add to one gradient per tensor."""
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         return _Share.apply(*tensors)
     return tensors
 
 
-def shared_heads(x: Tensor) -> Gathered | None:
+def gathered_for(x: Tensor) -> Gathered | None:
     """Where the gradient of x is gathered, under the number x.output_nr; None: x is not shared."""
     return getattr(x.grad_fn, "gathered", None)
+
+
+class Place:
+    """Where a reader of x puts the gradient of x: noted in its forward, used in its backward."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.gathered, self.number = gathered_for(x), x.output_nr
+
+    def put(self, add: Callable[[Tensor | None], Tensor]) -> Tensor | None:
+        """What the reader returns. `add` gives its gradient, or adds it in place to those before it."""
+        if self.gathered is None:
+            return add(None)
+        totals = self.gathered.now().totals
+        totals[self.number] = add(totals.get(self.number))
+        return None

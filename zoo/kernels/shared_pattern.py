@@ -15,17 +15,17 @@ from torch.autograd.function import once_differentiable
 
 from zoo.kernels.blocked_attention import Gradient, Joined, Term, add_product, fill, matrices, parts
 from zoo.kernels.grouped_heads import repeat_heads
-from zoo.kernels.shared_gradients import shared_heads
+from zoo.kernels.shared_gradients import gathered_for
 
 LONG = 128  # tokens: with fewer, the fused kernel's own backward is as fast
 
 
 def shares(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether `attend_shared` can attend with these heads, and is worth it."""
-    node = shared_heads(q)
+    node = gathered_for(q)
     return (
         node is not None
-        and node is shared_heads(k)
+        and node is gathered_for(k)
         and (q.output_nr, k.output_nr) == (0, 1)
         and q.device.type == "cpu"
         and q.dtype in (torch.float32, torch.float64)
@@ -44,7 +44,7 @@ class _Reading(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-        ctx.node, ctx.scale = shared_heads(q), scale
+        ctx.node, ctx.scale = gathered_for(q), scale
         ctx.save_for_backward(q, k, v)
         k, v = repeat_heads(q, k, v)
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)

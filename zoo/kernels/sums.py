@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from zoo.kernels.shared_gradients import Place
 from zoo.state import State, with_past
 
 
@@ -19,6 +20,7 @@ class _WeightedSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weights: Tensor, *tensors: Tensor) -> Tensor:
         ctx.save_for_backward(weights, *tensors)
+        ctx.places = [Place(t) for t in tensors]
         total = (tensors[0] * weights[0]).to(_widest(weights, tensors))
         for weight, tensor in zip(weights[1:].unbind(), tensors[1:], strict=True):
             total.addcmul_(tensor, weight)
@@ -34,8 +36,17 @@ class _WeightedSum(torch.autograd.Function):
             d_weights = torch.stack([flat.dot(t.flatten().to(flat.dtype)) for t in tensors])
         elif ctx.needs_input_grad[0]:
             d_weights = torch.stack([(grad * t).sum_to_size(weights.shape[1:]) for t in tensors])
-        needed = ctx.needs_input_grad[1:]
-        return d_weights, *(grad * w if need else None for w, need in zip(weights.unbind(), needed, strict=True))
+        each = zip(ctx.places, weights.unbind(), tensors, ctx.needs_input_grad[1:], strict=True)
+        return d_weights, *(_put_scaled(place, grad, w, t) if need else None for place, w, t, need in each)
+
+
+def _put_scaled(place: Place, grad: Tensor, weight: Tensor, tensor: Tensor) -> Tensor | None:
+    """The gradient of a tensor that has this weight in a sum, to where it belongs."""
+
+    def add(total: Tensor | None) -> Tensor:
+        return (grad * weight).to(tensor.dtype) if total is None else total.addcmul_(grad, weight)
+
+    return place.put(add)
 
 
 def _widest(weights: Tensor, tensors: Sequence[Tensor]) -> torch.dtype:

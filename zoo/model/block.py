@@ -10,7 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.errors import ConfigError
-from zoo.extension import ATTENTION, FFN, AttentionInputs, Extension, Layer, Residual, TemporalMixing, is_plain, name_of
+from zoo.extension import (
+    ATTENTION, FFN, AttentionInputs, Extension, Layer, Residual, Stream, TemporalMixing, is_plain, name_of,
+)  # fmt: skip
 from zoo.history import History, Pattern, Record
 from zoo.kernels.swiglu import swiglu
 from zoo.model.attention import Attention
@@ -70,7 +72,7 @@ class Block(nn.Module):
         self.ffn_norm = _norm(layer, self.residual)
         self.ffn = FeedForward(layer)
 
-    def forward(self, stream: Tensor, history: History, state: State | None) -> tuple[Tensor, Record]:
+    def forward(self, stream: Stream, history: History, state: State | None) -> tuple[Stream, Record]:
         if not is_plain(self.residual):
             history = history.read_by(self.residual)
         x = self.residual.read(ATTENTION, stream, history)

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from zoo.errors import ZooError
-from zoo.extension import Extension, Residual, name_of, overrides
+from zoo.extension import Extension, Residual, Stream, name_of, overrides
 from zoo.history import History
 from zoo.kernels.cross_entropy import Score, linear_cross_entropy, linear_score
 from zoo.model.activations import observed_pass
 from zoo.model.block import Block
 from zoo.model.fairseq2_base import CausalLM, StandardEmbedding
 from zoo.model.norm import RMSNorm
-from zoo.model.observation import observed
+from zoo.model.observation import observed, parts_of
 from zoo.model.quantities import Quantities, by_layer
 from zoo.slots import SLOTS
 from zoo.state import State
@@ -117,13 +117,13 @@ class LanguageModel(CausalLM):
             stream, history = self._step(block, stream, history, saving)
         return self._closed(stream, state)
 
-    def _opened(self, embedding: Tensor, tokens: Tensor, state: State | None) -> tuple[Tensor, History]:
+    def _opened(self, embedding: Tensor, tokens: Tensor, state: State | None) -> tuple[Stream, History]:
         """The stream under the first layer, and a history without any."""
         embedding = self._block(0).mixed("embedding", embedding, state)
         stream = self._residual(0).open(embedding)
         return stream, History(embedding, self.reads, state=state).opened(stream, tokens)
 
-    def _step(self, block: nn.Module, stream: Tensor, history: History, saving: bool) -> tuple[Tensor, History]:
+    def _step(self, block: nn.Module, stream: Stream, history: History, saving: bool) -> tuple[Stream, History]:
         """The stream after a block, and the history with the block in it: the only place where a history grows."""
         if saving:
             stream, record = checkpoint(block, stream, history, history.state, use_reentrant=False)
@@ -138,7 +138,7 @@ class LanguageModel(CausalLM):
     def output_weight(self) -> Tensor:
         return self.embed.weight if self.output is None else self.output
 
-    def _closed(self, stream: Tensor, state: State | None) -> Tensor:
+    def _closed(self, stream: Stream, state: State | None) -> Tensor:
         """The hidden state after the last layer, before the final norm."""
         return self._block(-1).mixed("output", self._residual(-1).close(stream), state)
 
@@ -200,7 +200,7 @@ class LanguageModel(CausalLM):
         embedding = F.dropout(self.embed(tokens), self.dropout, self.training and self.dropout > 0)
         yield "embedding", embedding
         stream, history = self._opened(embedding, tokens, None)
-        yield "opened stream {residual}", stream
+        yield from (("opened stream {residual}", part) for part in parts_of(stream))
         for number, block in enumerate(self.layers, start=1):
             assert isinstance(block, Block)
             with observed(block) as answers:

@@ -17,6 +17,11 @@ READ = {"attention": "attention input {residual}", "ffn": "ffn input {residual}"
 WRITTEN = {"attention": "stream after attention {residual}", "ffn": "output {residual}"}
 
 
+def parts_of(answer: Any) -> Iterator[Tensor]:
+    """The tensors of an answer: itself, or those of a tuple."""
+    return (each for each in (answer if isinstance(answer, tuple) else (answer,)) if isinstance(each, Tensor))
+
+
 @contextlib.contextmanager
 def observed(block: Block) -> Iterator[Answers]:
     """Note every answer while this is entered, in the order of computation. At other times a block pays nothing for it."""
@@ -46,8 +51,7 @@ def _answering(owner: nn.Module, name: str, label: Callable[[Any], str], answers
 
     def noted(first: Any, *others: Any) -> Any:
         answer = original(first, *others)
-        tensors = answer if isinstance(answer, tuple) else (answer,)
-        answers.extend((label(first), each) for each in tensors if isinstance(each, Tensor))
+        answers.extend((label(first), each) for each in parts_of(answer))
         return answer
 
     owner.__dict__[name] = noted  # hides the method of the class
