@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from zoo.bench.step_costs import StepCost
 from zoo.bench.store import NO_NOTES, OWN, TUNING_SEED, Result, SuiteNotes, best_factor, newest
 from zoo.config.values import changed
-from zoo.counting.matching import Spent
+from zoo.counting.spent import Spent
 from zoo.statistics.spread import Spread, spread
 
 Split = Literal["test", "validation"]
@@ -103,6 +103,11 @@ class ArmResults(NamedTuple):
     def finished(self) -> list[Result]:
         """The runs that did not diverge."""
         return [run for run in self.runs if run.status != "diverged"]
+
+    def mean(self, split: Split) -> float:
+        """The mean of the losses over the seeds."""
+        losses = self.losses(split).values()
+        return statistics.fmean(losses) if losses else math.nan
 
     def spread(self, split: Split | None = None) -> Spread:
         """Mean and deviation of the losses over the seeds."""

@@ -27,8 +27,9 @@ class Points(Sequence[Point]):
 
     __slots__ = ("_numbers",)
 
-    def __init__(self, points: Iterable[Sequence[float]]) -> None:
-        self._numbers = array("d", [number for point in points for number in point])
+    def __init__(self, numbers: Iterable[float]) -> None:
+        """From four numbers of each point, one point after the other."""
+        self._numbers = array("d", numbers)
 
     def __len__(self) -> int:
         return len(self._numbers) // 4
@@ -150,13 +151,16 @@ def _check(expected: Any) -> Callable[[Any], bool]:
 
 
 def _points(value: Any) -> bool:
-    """Whether these are the points of a curve; the quick way, as there are more of them than of all else."""
-    if isinstance(value, Points):
-        return True
+    """Whether these are the points of a curve."""
+    return isinstance(packed(value), Points)
+
+
+def packed(value: Any) -> Any:
+    """The points of a curve, packed; anything else as it is. The quick way, as there are more of them than of all else."""
     if type(value) is not list or not set(map(type, value)) <= {list} or not set(map(len, value)) <= {4}:
-        return False
+        return value
     numbers = list(itertools.chain.from_iterable(value))
-    return set(map(type, numbers)) <= {int, float} and math.isfinite(math.fsum(numbers))
+    return Points(numbers) if set(map(type, numbers)) <= {int, float} and math.isfinite(sum(numbers)) else value
 
 
 def _finite(value: float) -> bool:
