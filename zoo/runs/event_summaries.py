@@ -43,8 +43,7 @@ def row_summaries(
     values: Mapping[str, float | int | str | bool], results: Sequence[str], first: Sequence[str] = ()
 ) -> list[Any]:
     """What begins a row of the HParams tab: hyper-parameters, those of `first` before the others, and tags of results."""
-    from tensorboard.plugins.hparams import api_pb2 as api
-    from tensorboard.plugins.hparams import metadata
+    from tensorboard.plugins.hparams import api_pb2 as api, metadata
     from tensorboard.plugins.hparams.plugin_data_pb2 import SessionStartInfo
 
     start, columns = SessionStartInfo(), []
@@ -64,8 +63,7 @@ def row_summaries(
 
 def row_end() -> Any:
     """What ends a row of the HParams tab: the run is over."""
-    from tensorboard.plugins.hparams import api_pb2 as api
-    from tensorboard.plugins.hparams import metadata
+    from tensorboard.plugins.hparams import api_pb2 as api, metadata
     from tensorboard.plugins.hparams.plugin_data_pb2 import SessionEndInfo
 
     return _of_hparams(metadata.SESSION_END_INFO_TAG, session_end_info=SessionEndInfo(status=api.STATUS_SUCCESS))

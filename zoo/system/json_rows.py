@@ -34,8 +34,12 @@ class Points(Sequence[Point]):
     def __len__(self) -> int:
         return len(self._numbers) // 4
 
+    def columns(self) -> tuple[Sequence[float], ...]:
+        """Steps, tokens, seconds and losses."""
+        return tuple(self._numbers[i::4] for i in range(4))
+
     def __iter__(self) -> Iterator[Point]:
-        steps, tokens, seconds, losses = (self._numbers[i::4] for i in range(4))
+        steps, tokens, seconds, losses = self.columns()
         return zip(map(int, steps), map(int, tokens), seconds, losses, strict=True)
 
     @overload
@@ -153,6 +157,13 @@ def _check(expected: Any) -> Callable[[Any], bool]:
 def _points(value: Any) -> bool:
     """Whether these are the points of a curve."""
     return isinstance(packed(value), Points)
+
+
+def columns(points: Sequence[Point]) -> tuple[Sequence[float], ...]:
+    """Steps, tokens, seconds and losses of a curve."""
+    if isinstance(points, Points):
+        return points.columns()
+    return tuple([point[i] for point in points] for i in range(4))
 
 
 def packed(value: Any) -> Any:
