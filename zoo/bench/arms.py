@@ -13,7 +13,7 @@ from zoo.bench.suite import Host, Suite
 from zoo.config.configuration import HEADER, Config
 from zoo.config.load import load_config
 from zoo.config.values import render, rendered
-from zoo.counting.matching import Kind, Spent
+from zoo.counting.spent import Kind, Spent
 from zoo.data.tokenizer import configured_size
 from zoo.errors import ConfigError
 from zoo.plugins.source_hash import source_hashes

@@ -14,7 +14,7 @@ from zoo.bench.suite import Suite
 from zoo.config.configuration import Config
 from zoo.config.gin_files import find_gin_file
 from zoo.config.load import load_config
-from zoo.counting.matching import Kind
+from zoo.counting.spent import Kind
 from zoo.errors import ConfigError, ZooError, nearest
 from zoo.plugins.resources import project_gin_folders
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import marshal
 import math
 import sys
 from collections import ChainMap
@@ -17,11 +18,11 @@ from typing import Any, NamedTuple, get_args
 from zoo.bench.ladder_notes import LadderArm, Prediction, read_ladder_arms, read_predictions
 from zoo.bench.step_costs import StepCost, merge_costs
 from zoo.bench.time_stamps import believable
-from zoo.counting.matching import Kind
+from zoo.counting.spent import Kind
 from zoo.errors import ZooError
 from zoo.evaluation.outcomes import Outcome, read_outcomes
 from zoo.system.files import append_line, write_atomically
-from zoo.system.json_rows import Point, Points, Warn, check, parsed, records, warn
+from zoo.system.json_rows import Point, Warn, check, packed, parsed, records, warn
 from zoo.system.lock import open_lock, try_lock
 
 FILE = "results.jsonl"
@@ -159,18 +160,22 @@ def _same_run(one: Result | None, other: Result) -> bool:
 
 def _reader(brief: bool) -> Callable[[dict[str, Any]], Result | None]:
     """The function from a line to a result; what many lines have in common is in memory once."""
-    names = {entry.name for entry in fields(Result)}
+    names = [entry.name for entry in fields(Result)]
+    required = set(names)
     shared: dict[Any, Any] = {}
 
     def once(value: Any) -> Any:
-        return shared.setdefault(json.dumps(value), value)
+        # Version 2 has no references, so that the same value gives the same bytes; JSON would take three times as long.
+        return shared.setdefault(marshal.dumps(value, 2), value)
 
     def convert(row: dict[str, Any]) -> Result | None:
         row.setdefault("settings", {})  # older lines have none
         row.setdefault("budgets", [])
         row.setdefault("tested", row.get("test_loss") is not None)
-        if not names <= row.keys():
+        if not row.keys() >= required:
             return None
+        for name in ("curve", "training"):
+            row[name] = packed(row[name])
         check(row, Result)
         _check_meaning(row)
         settings = row["settings"]
@@ -183,9 +188,7 @@ def _reader(brief: bool) -> Callable[[dict[str, Any]], Result | None]:
             row["config"], row["stamps"] = "", {"ended": row["stamps"].get("ended", "")}
         for name in ("arm", "name", "match", "host", "status", "corpus", "blew_up", "alarm"):
             row[name] = sys.intern(row[name])
-        for name in ("curve", "training"):
-            row[name] = Points(row[name])
-        return Result(**{name: row[name] for name in names})
+        return Result(*[row[name] for name in names])
 
     return convert
 

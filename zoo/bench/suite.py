@@ -8,7 +8,7 @@ from typing import Literal
 
 import gin
 
-from zoo.counting.matching import Kind
+from zoo.counting.spent import Kind
 from zoo.errors import ConfigError
 
 Host = Literal["sequential", "parallel"]

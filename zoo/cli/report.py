@@ -63,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     from zoo.errors import ZooError
 
+    gc.disable()  # results hold no cycles, and looking for some takes longer the more there are
     try:
         code = _report(options)
         sys.stdout.flush()
@@ -71,6 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ended_by_reader()
     except (ZooError, OSError) as error:
         return failed(PROGRAM, error)
+    finally:
+        gc.freeze()  # nor need the end of the process look for any
+        gc.enable()
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -113,12 +117,7 @@ def _findings(folders: Sequence[Path]) -> Findings:
     from zoo.bench.store import merged, read_suite_notes
     from zoo.report.findings import Findings
 
-    gc.disable()  # results hold no cycles, and looking for some takes longer the more there are
-    try:
-        return Findings.of(merged(folders), read_suite_notes(folders))
-    finally:
-        gc.freeze()
-        gc.enable()
+    return Findings.of(merged(folders), read_suite_notes(folders))
 
 
 def _written(findings: Findings, options: argparse.Namespace) -> Findings:

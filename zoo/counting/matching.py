@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from zoo.counting.flops import Build, skeleton, training_cost
+from zoo.counting.spent import Kind
 from zoo.errors import ZooError
 from zoo.slots import SLOTS
 
@@ -126,23 +127,3 @@ def _widen(kind: Kind, build: Build, count: Callable[[Build], float], target: fl
             f" {here - start * each:,.0f}"
         )
     return Match(kind=kind, ffn_dim=width, tokens=1.0, method=target, baseline=at(width))
-
-
-Kind = Literal["none", "parameters", "flops", "tokens", "time"]  # of match
-
-
-class Spent(NamedTuple):
-    """What training a model takes, and what a baseline is matched in."""
-
-    parameters: int  # those that learn
-    flops: float  # per token
-    trained: int  # steps or tokens
-
-    def off_by(self, method: Spent, kind: str) -> float:
-        """The relative difference of this baseline from the method that it was matched to."""
-        ratios = {
-            "parameters": self.parameters / method.parameters,
-            "flops": self.flops / method.flops,
-            "tokens": self.flops * self.trained / (method.flops * method.trained),
-        }
-        return ratios.get(kind, 1.0) - 1

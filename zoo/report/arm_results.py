@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 import math
 import statistics
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from zoo.bench.step_costs import StepCost
 from zoo.bench.store import NO_NOTES, OWN, TUNING_SEED, Result, SuiteNotes, best_factor, newest
 from zoo.config.values import changed
-from zoo.counting.matching import Spent
+from zoo.counting.spent import Spent
 from zoo.statistics.spread import Spread, spread
+from zoo.system.json_rows import columns
 
 Split = Literal["test", "validation"]
 
 
-class ArmResults(NamedTuple):
-    """The runs of one arm that count: one per seed, at the arm's learning rate."""
+@dataclass(frozen=True, eq=False)
+class ArmResults:
+    """The runs of one arm that count: one per seed, at the arm's learning rate.
+
+    What follows from them is kept: a baseline is asked as often as there are methods.
+    """
 
     id: str
     runs: tuple[Result, ...]  # by seed, without the tuning seed
@@ -28,22 +34,27 @@ class ArmResults(NamedTuple):
     cost: StepCost | None = None  # compared with the plain model's, where that was measured
     plain_speed: float = math.nan  # of the plain model, where the cost was measured
 
-    @property
+    @functools.cached_property
     def first(self) -> Result:
         """The run of the first seed, for what all runs of an arm have in common."""
         return self.runs[0]
 
-    @property
+    @functools.cached_property
+    def key(self) -> tuple[str, float]:
+        """The arm at its learning rate."""
+        return self.id, self.first.lr_factor
+
+    @functools.cached_property
     def plain_arm(self) -> str:
         """The id of the plain model that it changes; arms with the same one can be compared."""
         return self.baselines.get("none", "")
 
-    @property
+    @functools.cached_property
     def spent(self) -> Spent:
         """What it costs, unless it diverges."""
         return Spent(self.first.parameters, self.first.flops, max(run.budget for run in self.runs))
 
-    @property
+    @functools.cached_property
     def factors(self) -> set[float]:
         """The learning rates that it was given the choice of."""
         return {run.lr_factor for run in self.tried if run.seed == self.tried[0].seed}
@@ -52,7 +63,7 @@ class ArmResults(NamedTuple):
         """The arm, had it been given the choice of these learning rates alone."""
         factor = best_factor([run for run in self.tried if run.lr_factor in factors])
         runs = (run for run in self.tried if run.lr_factor == factor and run.seed != TUNING_SEED)
-        return self._replace(runs=tuple(runs))
+        return replace(self, runs=tuple(runs))
 
     @property
     def tuned_on_test_seed(self) -> bool:
@@ -64,31 +75,39 @@ class ArmResults(NamedTuple):
         """Tokens per second, undisturbed: the plain model's by the ratio that was measured, else this arm's own."""
         return self.plain_speed / self.cost.time_ratio.value if self.cost else self.own_speed
 
-    @property
+    @functools.cached_property
     def own_speed(self) -> float:
         """Tokens per second in the fastest tenth of the logged intervals, over all learning rates; other load only slows it."""
-        speeds = [
-            (b[1] - a[1]) / (b[2] - a[2])
-            for run in self.tried
-            for a, b in itertools.pairwise(run.training)
-            if b[2] > a[2]
-        ]
+        speeds: list[float] = []
+        for run in self.tried:
+            _, tokens, seconds, _ = columns(run.training)
+            steps = zip(tokens, tokens[1:], seconds, seconds[1:], strict=False)
+            speeds += [(later - before) / (end - start) for before, later, start, end in steps if end > start]
         if len(speeds) < 10:
             return max(run.tokens_per_second for run in self.tried)
         return statistics.quantiles(speeds, n=10)[-1]
 
-    @property
+    @functools.cached_property
     def diverged(self) -> int:
         """The number of runs that diverged."""
         return sum(run.status == "diverged" for run in self.runs)
 
-    @property
+    @functools.cached_property
     def split(self) -> Split:
         """The test split, once all runs have been measured on it."""
         return "test" if all(run.test_loss is not None for run in self.finished) else "validation"
 
+    @functools.cached_property
+    def _losses(self) -> dict[Split, dict[int, float]]:
+        return {}
+
     def losses(self, split: Split) -> dict[int, float]:
         """The loss of every finished run, by seed."""
+        if split not in self._losses:
+            self._losses[split] = self._losses_on(split)
+        return self._losses[split]
+
+    def _losses_on(self, split: Split) -> dict[int, float]:
         losses = {run.seed: run.test_loss if split == "test" else run.valid_loss for run in self.finished}
         return {seed: loss for seed, loss in losses.items() if loss is not None and math.isfinite(loss)}
 
@@ -99,10 +118,15 @@ class ArmResults(NamedTuple):
         values = {run.seed: run.accuracy if measure == "accuracy" else run.bits_per_byte for run in self.finished}
         return {seed: value for seed, value in values.items() if value is not None and math.isfinite(value)}
 
-    @property
+    @functools.cached_property
     def finished(self) -> list[Result]:
         """The runs that did not diverge."""
         return [run for run in self.runs if run.status != "diverged"]
+
+    def mean(self, split: Split) -> float:
+        """The mean of the losses over the seeds."""
+        losses = self.losses(split).values()
+        return statistics.fmean(losses) if losses else math.nan
 
     def spread(self, split: Split | None = None) -> Spread:
         """Mean and deviation of the losses over the seeds."""
@@ -125,7 +149,7 @@ def arms(results: Sequence[Result], notes: SuiteNotes = NO_NOTES) -> dict[str, A
     measured = {id: cost for id, cost in notes.costs.items() if id in chosen and cost.plain in chosen}
     speeds = {plain: chosen[plain].own_speed for plain in {cost.plain for cost in measured.values()}}
     for id, cost in measured.items():
-        chosen[id] = chosen[id]._replace(cost=cost, plain_speed=speeds[cost.plain])
+        chosen[id] = replace(chosen[id], cost=cost, plain_speed=speeds[cost.plain])
     return chosen
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from pathlib import PurePath
@@ -13,6 +14,7 @@ from zoo.system.table import counted
 MOST = 4  # of different things that are named one by one
 
 
+@functools.lru_cache(maxsize=1)
 def conditions(report: Findings) -> str:
     """Sizes, tokens, corpus and machine of the runs, and how long they took."""
     runs = [run for arm in report.arms for run in arm.runs]

@@ -24,17 +24,17 @@ class FamilyModel:
 
     def __init__(self, arms: Iterable[ArmResults], split: Split, early: float = math.nan) -> None:
         """`early` is the plain block's loss at a tenth of its tokens, which tells what did not train."""
-        distinct = {_key(arm): arm for arm in arms}
+        distinct = {arm.key: arm for arm in arms}
         self.void = {key: word for key, arm in distinct.items() if (word := void_verdict(arm, early))}
         sound = [arm for key, arm in distinct.items() if key not in self.void]
         self.split = split
         self.arms = sound
-        self._rows = {_key(arm): row for row, arm in enumerate(sound)}
+        self._rows = {arm.key: row for row, arm in enumerate(sound)}
         self._fits: dict[Measure, TwoWay] = {}
         self._pairs: dict[tuple[object, object, Measure], TwoWay] = {}
 
     def __contains__(self, arm: ArmResults) -> bool:
-        return _key(arm) in self._rows
+        return arm.key in self._rows
 
     def fit(self, measure: Measure = "loss") -> TwoWay:
         """The fitted model of a measure."""
@@ -44,11 +44,11 @@ class FamilyModel:
 
     def void_verdict(self, arm: ArmResults) -> str:
         """Why the losses of an arm decide nothing; empty where they do."""
-        return self.void.get(_key(arm), "")
+        return self.void.get(arm.key, "")
 
     def difference(self, one: ArmResults, other: ArmResults, measure: Measure = "loss") -> Difference:
         """One arm less another; of an arm that was left out, by both alone."""
-        ours, theirs = _key(one), _key(other)
+        ours, theirs = one.key, other.key
         if ours in self._rows and theirs in self._rows:
             return self.fit(measure).difference(self._rows[ours], self._rows[theirs])
         if (ours, theirs, measure) not in self._pairs:
@@ -63,11 +63,6 @@ def void_verdict(arm: ArmResults, early: float) -> str:
     if arm.diverged:
         return DIVERGED
     return NOT_TRAINED if did_not_train(arm, early) else ""
-
-
-def _key(arm: ArmResults) -> tuple[str, float]:
-    """An arm at its learning rate."""
-    return arm.id, arm.first.lr_factor
 
 
 def _table(arms: Iterable[ArmResults], measure: Measure, split: Split) -> list[list[float]]:

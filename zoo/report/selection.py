@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -21,19 +22,32 @@ def largest_difference(comparisons: Iterable[Comparison]) -> float:
     return max((abs(c.difference.mean) for c in comparisons if not math.isnan(c.difference.mean)), default=-math.inf)
 
 
+# What the pages, figures and TensorBoard of one report ask for again and again; a large store takes a while to group.
+of_one_report = functools.lru_cache(maxsize=1)
+
+
+@of_one_report
+def families_of(report: Findings) -> list[list[Comparison]]:
+    """The comparisons of each family."""
+    return by_family(report.comparisons)
+
+
+@of_one_report
 def all_drawn(report: Findings) -> bool:
     """Whether there are so few methods that everything is drawn."""
     return len({c.method.id for c in report.comparisons}) <= ALL_DRAWN
 
 
+@of_one_report
 def differences_drawn(report: Findings) -> list[list[Comparison]]:
     """The comparisons of each figure of differences: of many, the tables and methods that differ most."""
-    families = by_family(report.comparisons)
+    families = families_of(report)
     if all_drawn(report):
         return families
     return [_most(of, ROWS, lambda c: largest_difference([c])) for of in _most(families, FORESTS, largest_difference)]
 
 
+@of_one_report
 def curves_drawn(report: Findings) -> list[list[Comparison]]:
     """The comparisons of each figure of learning curves: of many, the methods that differ most."""
     groups = by_plain_arm(report.comparisons)
@@ -57,6 +71,6 @@ def left_out(report: Findings) -> str:
     methods = len(by_method(report.comparisons))
     return (
         f"Not everything is drawn: learning curves and learned values of {drawn} of {methods:,} methods, differences of"
-        f" {len(differences_drawn(report))} of {len(by_family(report.comparisons)):,} tables, those with the largest"
+        f" {len(differences_drawn(report))} of {len(families_of(report)):,} tables, those with the largest"
         " differences; learning curves against tokens alone. The other tables are whole."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -23,9 +22,9 @@ from zoo.report.cell_texts import (
 from zoo.report.cost_table import cost_table
 from zoo.report.downstream import downstream_tables
 from zoo.report.findings import Findings
-from zoo.report.grouping import by_family, methods_of
+from zoo.report.grouping import methods_of
 from zoo.report.ladder_tables import ladder_tables
-from zoo.report.selection import curves_drawn
+from zoo.report.selection import curves_drawn, families_of, of_one_report
 from zoo.report.twins import Twins
 from zoo.report.verdicts import Comparison
 from zoo.system.table import Table
@@ -41,23 +40,22 @@ def tables(report: Findings, learned: bool = False) -> list[Table]:
     ]
 
 
-# A command writes the tables of one report several times, and those of a large store take a while to make.
-@functools.lru_cache(maxsize=1)
+@of_one_report
 def _verdict_tables(report: Findings) -> list[Table]:
-    return titled_tables(by_family(report.comparisons))
+    return titled_tables(families_of(report))
 
 
-@functools.lru_cache(maxsize=1)
+@of_one_report
 def _ladder_tables(report: Findings) -> list[Table]:
     return ladder_tables(report.ladders)
 
 
-@functools.lru_cache(maxsize=1)
+@of_one_report
 def _learned_tables(report: Findings) -> list[Table]:
     return learned_tables(curves_drawn(report))
 
 
-@functools.lru_cache(maxsize=1)
+@of_one_report
 def _other_tables(report: Findings) -> list[Table]:
     others = [cost_table(report.comparisons), arm_table(report.arms), model_table(report.comparisons)]
     if disagreeing := [c for c in report.comparisons if c.disagrees()]:
@@ -82,7 +80,7 @@ def verdict_table(comparisons: Sequence[Comparison]) -> Table:
                 "loss": number_text(ours, ".4f"),
                 "baseline": number_text(theirs, ".4f"),
                 "difference": number_text(d.mean, "+.4f"),
-                "95 %": interval_text(d.low, d.high),
+                "95 %": interval_text(*d.interval()),
                 "p": p_value_text(d.p),
                 "p (Dunnett)": p_value_text(c.p_adjusted),
                 "detectable": number_text(c.detectable, ".4f"),

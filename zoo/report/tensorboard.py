@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -23,6 +25,8 @@ from zoo.report.overview import overview_table, parts
 from zoo.report.selection import all_drawn, curves_drawn, largest_difference
 from zoo.report.standings import Standing, standings
 from zoo.report.tables import tables
+from zoo.runs.event_file import Events
+from zoo.runs.event_summaries import figure_summary, row_end, row_summaries, text_summary
 from zoo.runs.tensorboard import LOSS
 from zoo.system import foreign_text
 
@@ -39,24 +43,30 @@ IN_TENSORBOARD, SOME = 400, 100  # runs: TensorBoard gets all of up to 400, and 
 
 def to_tensorboard(report: Findings, drawn: Sequence[tuple[str, Figure]], folder: Path) -> None:
     """Write figures and tables under `report`, and each run as a row of the HParams tab."""
-    from torch.utils.tensorboard import SummaryWriter
-
-    with SummaryWriter(str(folder / REPORT)) as writer:
+    with _events(folder / REPORT) as events:
         # TensorBoard shows tags by name: numbers keep our order, and "report" sorts after "loss", which is each run's.
         rows = standings(report)
         shown_first = map(overview_table, parts(rows))
-        for number, table in enumerate([*shown_first, *tables(report, learned=True)], start=1):
+        for number, table in enumerate(itertools.chain(shown_first, tables(report, learned=True)), start=1):
             shown = table.shortened() if table.brief else table  # the tab is narrow
-            writer.add_text(f"{number:02d} {table.title}", shown.markdown())
+            events.summary(text_summary(f"{number:02d} {table.title}", shown.markdown()))
         for number, (name, figure) in enumerate(_for_cards(drawn), start=1):
-            writer.add_figure(f"{REPORT}/{number:02d}_{re.sub('[ /]', '_', name)}", figure, close=False)
+            events.summary(figure_summary(f"{REPORT}/{number:02d}_{re.sub('[ /]', '_', name)}", figure))
         for of in curves_drawn(report):
             for name, figure in learned_values.cards(methods_of(of)):
-                writer.add_figure(f"{REPORT}_learned/{short_name(of[0])}_{name}", figure, close=False)
+                events.summary(figure_summary(f"{REPORT}_learned/{short_name(of[0])}_{name}", figure))
         for name, chart in _method_charts(report, rows):
-            writer.add_figure(f"{REPORT}_methods/{name}", chart_figure(chart), close=False)
+            events.summary(figure_summary(f"{REPORT}_methods/{name}", chart_figure(chart)))
     for run in _in_tensorboard(report):
         _to_hparams(run, folder / run_folder(run))
+
+
+@contextlib.contextmanager
+def _events(folder: Path) -> Iterator[Events]:
+    """An event file in a folder of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.closing(Events(folder)) as events:
+        yield events
 
 
 def _method_charts(report: Findings, rows: Sequence[Standing]) -> Iterator[tuple[str, Chart]]:
@@ -94,16 +104,13 @@ def _for_cards(drawn: Sequence[tuple[str, Figure]]) -> list[tuple[str, Figure]]:
 
 
 def _to_hparams(run: Result, folder: Path) -> None:
-    from torch.utils.tensorboard import SummaryWriter
-    from torch.utils.tensorboard.summary import hparams
-
     chosen = {"method": run.name, "match": run.match, "host": run.host, "seed": run.seed, "lr": run.lr}
     figures = {"loss": run.loss, "valid_loss": run.valid_loss or math.nan, "parameters": float(run.parameters)}
-    with SummaryWriter(str(folder)) as writer:
-        for summary in hparams(chosen, {f"result/{name}": value for name, value in figures.items()}):
-            writer._get_file_writer().add_summary(summary)
-        for name, value in figures.items():
-            writer.add_scalar(f"result/{name}", value, run.steps)
+    results = {f"result/{name}": value for name, value in figures.items()}
+    with _events(folder) as events:
+        for summary in (*row_summaries(chosen, list(results)), row_end()):
+            events.summary(summary)
+        events.scalars(results, run.steps)
         for name, points in (("train", run.training), ("valid", run.curve)):
             for step, _, _, loss in points:
-                writer.add_scalar(f"{LOSS}/{name}", loss, step)
+                events.scalars({f"{LOSS}/{name}": loss}, step)

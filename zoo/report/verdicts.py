@@ -71,16 +71,16 @@ class Comparison(NamedTuple):
 
     def means(self) -> tuple[float, float]:
         """The losses of method and baseline, each over its seeds."""
-        return self.method.spread(self.split).mean, self.baseline.spread(self.split).mean
+        return self.method.mean(self.split), self.baseline.mean(self.split)
 
     def disagrees(self) -> bool:
         """Whether loss and accuracy tell opposite things, both beyond their 95 % intervals."""
         if self.verdict in VOID or not self.difference.known:
             return False
-        loss, accuracy = self.difference, self.accuracy
-        worse_but_right = loss.low > 0 and accuracy.low > 0
-        better_but_wrong = loss.high < 0 and accuracy.high < 0
-        return worse_but_right or better_but_wrong
+        low, high = self.difference.interval()
+        if low > 0:
+            return self.accuracy.low > 0
+        return high < 0 and self.accuracy.high < 0
 
 
 def compare(results: Sequence[Result], notes: SuiteNotes = NO_NOTES) -> list[Comparison]:

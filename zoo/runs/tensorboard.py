@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.config.values import parse_bindings
 from zoo.runs.event_file import Events
+from zoo.runs.event_summaries import figure_summary, row_end, row_summaries, text_summary
 from zoo.runs.probe_figures import FEW
 from zoo.runs.probe_traces import Pace, Trace
 from zoo.slots import SLOTS
@@ -53,13 +54,10 @@ class TensorBoard:
         if not probes or self._pace.drawn == step:
             return
         with self._pace.drawing(step):
-            from torch.utils.tensorboard._utils import figure_to_image
-            from torch.utils.tensorboard.summary import image
-
             from zoo.runs.probe_figures import probe_figures
 
             for name, figure in probe_figures(probes, step, self._trace):
-                self._events.summary(image(f"probes/{name}", figure_to_image(figure), dataformats="CHW"), step)
+                self._events.summary(figure_summary(f"probes/{name}", figure), step)
 
     def histograms(self, step: int, probes: Probes) -> None:
         """Write how the elements of long vectors are distributed; short ones are in figures as they are."""
@@ -73,19 +71,17 @@ class TensorBoard:
 
     def describe(self, configuration: str, parameters: int) -> None:
         """Write what holds for the whole run: its configuration, its hyper-parameters, which charts belong together."""
-        from torch.utils.tensorboard.summary import custom_scalars, text
+        from torch.utils.tensorboard.summary import custom_scalars
 
-        self._events.summary(text("configuration", "```\n" + configuration.strip() + "\n```"))
+        self._events.summary(text_summary("configuration", "```\n" + configuration.strip() + "\n```"))
         self._events.summary(custom_scalars({LOSS: {LOSS: ["Multiline", [f"{LOSS}/train", f"{LOSS}/valid"]]}}))
         # Into this very run, not into a run of its own below it, as add_hparams would: one run is one row of the tab.
-        for summary in hparams(hyper_parameters(configuration) | {"parameters": parameters}, MAIN, RESULTS):
+        for summary in row_summaries(hyper_parameters(configuration) | {"parameters": parameters}, RESULTS, MAIN):
             self._events.summary(summary)
 
     def end(self) -> None:
         """Tell the HParams tab that the run is over."""
-        from torch.utils.tensorboard.summary import hparams as summaries
-
-        self._events.summary(summaries({}, {})[2])
+        self._events.summary(row_end())
 
     def flush(self) -> None:
         """Hand everything to the system."""
@@ -119,17 +115,3 @@ def hyper_parameters(configuration: str) -> dict[str, float | int | str | bool]:
     methods = [str(parameters.get(f"model.{slot}", "")) for slot in SLOTS]
     ids = [method.rpartition(".")[2] for method in methods if method.startswith("@")]
     return {"method": "+".join(ids) or "baseline", **parameters}
-
-
-def hparams(values: Mapping[str, float | int | str | bool], first: Sequence[str], results: Sequence[str]) -> list[Any]:
-    """The summaries that begin a row of the HParams tab, with the columns in `first` before the others."""
-    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
-    from torch.utils.tensorboard.summary import hparams as summaries
-
-    experiment, start, _ = summaries(dict(values), dict.fromkeys(results, 0.0))
-    plugin_data = experiment.value[0].metadata.plugin_data
-    content = HParamsPluginData.FromString(plugin_data.content)
-    for column in content.experiment.hparam_infos:
-        column.differs = column.name in first  # TensorBoard sorts by this, then by name, and shows the first five
-    plugin_data.content = content.SerializeToString()
-    return [experiment, start]

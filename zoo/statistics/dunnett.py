@@ -34,6 +34,7 @@ def adjusted_ps(questions: Sequence[Question]) -> list[float]:
     nothing.
     """
     import numpy
+    from scipy.special import stdtr
 
     known = [i for i, each in enumerate(questions) if each.difference.known]
     ps = [math.nan] * len(questions)
@@ -41,7 +42,7 @@ def adjusted_ps(questions: Sequence[Question]) -> list[float]:
         return ps
     t = numpy.array([abs(questions[i].difference.t) for i in known])
     degrees = numpy.array([questions[i].difference.degrees for i in known])
-    own = numpy.array([questions[i].difference.p for i in known])
+    own = 2 * stdtr(degrees, -t)
     asked = [questions[i] for i in known]
     joint = 1 - _chance_within(t, degrees, _loadings(asked), _pooled(asked)) if len(known) > 1 else own
     for i, p in zip(known, numpy.clip(joint, own, numpy.minimum(1.0, len(known) * own)), strict=True):
@@ -60,7 +61,7 @@ def critical_level(questions: Sequence[Question], level: float) -> float:
     degrees = float(numpy.median([each.difference.degrees for each in known]))
     groups, pooled = _loadings(known), _pooled(known)
     own = numpy.geomspace(level / len(known) / 1.5, level, LEVELS)
-    together = 1 - _chance_within(stdtrit(degrees, 1 - own / 2), numpy.full(LEVELS, degrees), groups, pooled)
+    together = 1 - _chance_within(stdtrit(degrees, 1 - own / 2), numpy.array([degrees]), groups, pooled)
     return float(numpy.exp(numpy.interp(math.log(level), numpy.log(together), numpy.log(own))))
 
 
@@ -81,7 +82,7 @@ def _pooled(questions: Sequence[Question]) -> bool:
 def _chance_within(
     t: NDArray[Any], degrees: NDArray[Any], groups: Sequence[Sequence[tuple[float, int]]], pooled: bool
 ) -> NDArray[Any]:
-    """The chance that all |t| stay below each of these, were all differences zero.
+    """The chance that all |t| stay below each of these, were all differences zero; degrees are of each t, or of all.
 
     Of one pooled variance u is the same for all methods; of variances of their own each method has its own.
     """
@@ -93,9 +94,9 @@ def _chance_within(
     # u = √(χ²/ν) at the quantiles q
     u = numpy.sqrt(2 * gammaincinv(degrees[:, None] / 2, q[None, :]) / degrees[:, None])
     reach = (t[:, None] * u)[:, :, None]
-    chance = numpy.ones(u.shape if pooled else len(t))
+    chance = numpy.ones((len(t), len(q)) if pooled else len(t))
     for group in groups:
-        inside = numpy.ones((*u.shape, len(z)) if pooled else (len(t), len(z)))
+        inside = numpy.ones((*chance.shape, len(z)))
         for loading, count in group:
             rest = math.sqrt(1 - loading**2)
             shifted = loading * z[None, None, :]

@@ -34,9 +34,14 @@ def one_line(text: str, longest: int = 0) -> str:
     return f"{line[: longest - 1]}…" if longest and len(line) > longest else line
 
 
+def is_plain(text: str) -> bool:
+    """Whether Markdown takes the text as it is."""
+    return not SPECIAL.search(text)
+
+
 def markdown(text: str) -> str:
     """The text as part of a line of Markdown: no HTML, links, code or further columns come of it; emphasis may."""
-    if not SPECIAL.search(text):  # most texts, and quick: a report has a million of them
+    if is_plain(text):  # most texts, and quick: a report has a million of them
         return text
     return MARKUP.sub(lambda match: f"\\{match[0]}", one_line(text))
 

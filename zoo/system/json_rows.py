@@ -27,14 +27,19 @@ class Points(Sequence[Point]):
 
     __slots__ = ("_numbers",)
 
-    def __init__(self, points: Iterable[Sequence[float]]) -> None:
-        self._numbers = array("d", [number for point in points for number in point])
+    def __init__(self, numbers: Iterable[float]) -> None:
+        """From four numbers of each point, one point after the other."""
+        self._numbers = array("d", numbers)
 
     def __len__(self) -> int:
         return len(self._numbers) // 4
 
+    def columns(self) -> tuple[Sequence[float], ...]:
+        """Steps, tokens, seconds and losses."""
+        return tuple(self._numbers[i::4] for i in range(4))
+
     def __iter__(self) -> Iterator[Point]:
-        steps, tokens, seconds, losses = (self._numbers[i::4] for i in range(4))
+        steps, tokens, seconds, losses = self.columns()
         return zip(map(int, steps), map(int, tokens), seconds, losses, strict=True)
 
     @overload
@@ -150,13 +155,23 @@ def _check(expected: Any) -> Callable[[Any], bool]:
 
 
 def _points(value: Any) -> bool:
-    """Whether these are the points of a curve; the quick way, as there are more of them than of all else."""
-    if isinstance(value, Points):
-        return True
+    """Whether these are the points of a curve."""
+    return isinstance(packed(value), Points)
+
+
+def columns(points: Sequence[Point]) -> tuple[Sequence[float], ...]:
+    """Steps, tokens, seconds and losses of a curve."""
+    if isinstance(points, Points):
+        return points.columns()
+    return tuple([point[i] for point in points] for i in range(4))
+
+
+def packed(value: Any) -> Any:
+    """The points of a curve, packed; anything else as it is. The quick way, as there are more of them than of all else."""
     if type(value) is not list or not set(map(type, value)) <= {list} or not set(map(len, value)) <= {4}:
-        return False
+        return value
     numbers = list(itertools.chain.from_iterable(value))
-    return set(map(type, numbers)) <= {int, float} and math.isfinite(math.fsum(numbers))
+    return Points(numbers) if set(map(type, numbers)) <= {int, float} and math.isfinite(sum(numbers)) else value
 
 
 def _finite(value: float) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import html
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from zoo.system.foreign_text import markdown, one_line
+from zoo.system.foreign_text import is_plain, markdown, one_line
+
+HTML = re.compile("[&<>\"']")  # what HTML would not take as text
 
 
 class Table(NamedTuple):
@@ -45,6 +48,8 @@ class Table(NamedTuple):
         return "\n".join([*lines, *(self._markdown_row(row) for row in self.rows)]) + "\n"
 
     def _markdown_row(self, row: tuple[str, ...]) -> str:
+        if is_plain("".join(row)) and row[0] not in self.links:  # almost every row, and there are a hundred thousand
+            return "| " + " | ".join(row) + " |"
         first, link = markdown(row[0]), self.links.get(row[0], "")
         return "| " + " | ".join([f"[{first}]({link})" if link else first, *map(markdown, row[1:])]) + " |"
 
@@ -52,7 +57,8 @@ class Table(NamedTuple):
         """The table in HTML, without its title."""
 
         def cells(row: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
+            escaped = map(html.escape, row) if HTML.search("".join(row)) else row
+            return f"<tr><{tag}>" + f"</{tag}><{tag}>".join(escaped) + f"</{tag}></tr>"
 
         body = "".join(cells(row, "td") for row in self.rows)
         return f"<table><thead>{cells(self.head, 'th')}</thead><tbody>{body}</tbody></table>"
