@@ -6,10 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from zoo_plugins.mixers import (
-    Mixer,
-    at_least_one,
-    convolved,
-    heads_of,
+    MatrixStateMixer,
     normal,
     short_convolution,
     step_bias,
@@ -18,12 +15,13 @@ from zoo_plugins.mixers import (
 )
 
 from zoo.extension import Layer, MixingSite, preset
-from zoo.functional import rms_norm
+from zoo.functional import rms_norm, unit
 from zoo.scan import delta_rule
 from zoo.state import State
+from zoo.sums import silu_taps
 
 
-class DeltaNet(Mixer):
+class DeltaNet(MatrixStateMixer):
     """q, k = SiLU(conv4(W u))/|·|, v = SiLU(conv4(W_v u)), β = σ(W_β u); S ← α S; S ← S + k ⊗ β (v − Sᵀ k); o = Sᵀ q/√K.
 
     z = W_o RMSNorm(o), a gain shared by heads. `negative`: β = 2σ. `decay`: α = exp(−e^{A} softplus(w_a·u + b)), otherwise 1.
@@ -43,9 +41,7 @@ class DeltaNet(Mixer):
         site: MixingSite = "attention",
         residual: bool = True,
     ) -> None:
-        super().__init__(site, residual)
-        at_least_one(key_width=key_width, value_width=value_width, chunk=chunk)
-        self.heads, self.chunk, self.eps = heads_of(layer, heads), chunk, layer.norm_eps
+        super().__init__(layer, heads, chunk, site, residual, key_width=key_width, value_width=value_width)
         each = layer.width // self.heads
         self.key_width = key_width or (max(1, round(0.75 * layer.width / self.heads)) if decay else each)
         value_width = value_width or (2 * self.key_width if decay else each)
@@ -62,10 +58,9 @@ class DeltaNet(Mixer):
 
     def mix(self, u: Tensor, state: State | None) -> Tensor:
         qkv, gate, beta, decay = F.linear(u, self.w_in).split(self.sizes, dim=-1)
-        keys = self.heads * self.key_width
-        qkv = convolved(self, qkv, self.conv, state)
-        both, v = qkv.split([2 * keys, qkv.size(-1) - 2 * keys], dim=-1)
-        q, k = F.normalize(wide(both).unflatten(-1, (2, self.heads, -1)), dim=-1).unbind(2)
+        keys = 2 * self.heads * self.key_width
+        both, v = silu_taps(self, qkv, self.conv, state, widths=[keys, qkv.size(-1) - keys])
+        q, k = unit(wide(both).unflatten(-1, (2, self.heads, -1))).unbind(2)
         weight = torch.sigmoid(wide(beta)) * (2 if self.negative else 1)
         self.watch("beta", weight)
         o, last = delta_rule(
@@ -78,8 +73,9 @@ class DeltaNet(Mixer):
             chunk=self.chunk,
         )
         self.keep(state, last)
-        o = rms_norm(o, self.gain, self.eps).flatten(2)
-        return F.linear(o * F.silu(gate) if self.gate else o, self.w_out)
+        o = rms_norm(o, None, self.eps).flatten(2)
+        w_out = self.w_out * self.gain.repeat(self.heads)  # the gain in the matrix: no pass over the sequence for it
+        return F.linear(o * F.silu(gate) if self.gate else o, w_out)
 
     def log_decay(self, raw: Tensor) -> Tensor | None:
         """ln α (B, T, H)."""

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from zoo_plugins.mixers import (
     Mixer,
     at_least_one,
-    convolved,
     joined,
     linear,
     normal,
@@ -27,7 +26,7 @@ from zoo.extension import Layer, MixingSite, hint, preset
 from zoo.functional import rms_norm
 from zoo.scan import linear_scan, selective_scan
 from zoo.state import State
-from zoo.sums import taps
+from zoo.sums import silu_taps, taps
 
 DECAY = 8.0  # the c of RG-LRU
 SMALLEST = 2.5e-7  # of 1 − a², so that the slope of its root is at most 1000, as the authors bound it
@@ -222,7 +221,7 @@ class Mamba(Mixer):
 
     def mix(self, u: Tensor, state: State | None) -> Tensor:
         x, gate = F.linear(u, self.w_in).chunk(2, dim=-1)
-        x = convolved(self, x, self.conv, state, self.b_conv)
+        (x,) = silu_taps(self, x, self.conv, state, bias=self.b_conv)
         low, b, c = F.linear(x, self.w_x).split([self.rank, self.states, self.states], dim=-1)
         delta = F.softplus(wide(F.linear(low, self.w_delta)) + self.b_delta)
         self.watch("step", delta)

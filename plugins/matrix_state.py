@@ -9,10 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from zoo_plugins.mixers import (
-    Mixer,
-    at_least_one,
-    convolved,
-    heads_of,
+    MatrixStateMixer,
     joined,
     linear,
     normal,
@@ -25,12 +22,13 @@ from zoo_plugins.mixers import (
 
 from zoo.errors import ZooError
 from zoo.extension import Layer, MixingSite, preset
-from zoo.functional import rms_norm
+from zoo.functional import normed_product, rms_norm
 from zoo.scan import channel_decay, scalar_decay
 from zoo.state import State
+from zoo.sums import silu_taps
 
 
-class LinearAttention(Mixer):
+class LinearAttention(MatrixStateMixer):
     """o_t = Σ_{s≤t} (φ(q_t)·φ(k_s)) v_s / (Σ_{s≤t} φ(q_t)·φ(k_s) + 1e-6), φ = elu + 1; z = W_o o.
 
     `norm="rms"`: an RMSNorm per head in place of the denominator; `norm="none"`: neither. `phi="identity"`: φ(x) = x.
@@ -46,11 +44,8 @@ class LinearAttention(Mixer):
         site: MixingSite = "attention",
         residual: bool = True,
     ) -> None:
-        super().__init__(site, residual)
-        at_least_one(chunk=chunk)
-        self.heads, self.chunk, self.norm, self.phi, self.eps = (
-            heads_of(layer, heads), chunk, norm, phi, layer.norm_eps,
-        )  # fmt: skip
+        super().__init__(layer, heads, chunk, site, residual)
+        self.norm, self.phi = norm, phi
         inner = layer.width // self.heads * self.heads
         self.w_in = normal(3 * inner, layer.width, layer.init_std)  # W_q, W_k, W_v
         self.w_out = self.out_matrix(normal(layer.width, inner, layer.out_std))
@@ -79,7 +74,7 @@ def retention_decays(heads: int, linspace: bool, device: torch.device) -> Tensor
     return torch.log1p(-below)
 
 
-class Retention(Mixer):
+class Retention(MatrixStateMixer):
     """S_t = γ_h S_{t−1} + k_t ⊗ v_t, o = RMSNorm(S_tᵀ q_t), z = W_o (SiLU(W_g u) ⊙ o); q and k/√K turned by their position.
 
     γ_h = 1 − 2^{−5−h} is fixed; `linspace`: between 1 − 1/32 and 1 − 1/512, as in the authors' experiments. Pair j of a head,
@@ -98,9 +93,7 @@ class Retention(Mixer):
         site: MixingSite = "attention",
         residual: bool = True,
     ) -> None:
-        super().__init__(site, residual)
-        at_least_one(key_width=key_width, value_width=value_width, chunk=chunk)
-        self.heads, self.chunk, self.eps = heads_of(layer, heads), chunk, layer.norm_eps
+        super().__init__(layer, heads, chunk, site, residual, key_width=key_width, value_width=value_width)
         self.linspace = linspace
         self.key_width = key_width or layer.width // self.heads
         if self.key_width % 2:
@@ -138,7 +131,7 @@ class Retention(Mixer):
         return F.linear(F.silu(gate) * o, self.w_out)
 
 
-class Gla(Mixer):
+class Gla(MatrixStateMixer):
     """S_t = diag(α_t) S_{t−1} + k_t ⊗ v_t, o = S_tᵀ q_t/√K, z = W_o (SiLU(W_r u + b_r) ⊙ norm(o)), α = σ(W_2 W_1 u + b)^{1/16}.
 
     Keys have D/2 channels, values D, in `heads` heads: few and wide ones are better. The norm is per head: a LayerNorm without
@@ -156,9 +149,7 @@ class Gla(Mixer):
         site: MixingSite = "attention",
         residual: bool = True,
     ) -> None:
-        super().__init__(site, residual)
-        at_least_one(rank=rank, chunk=chunk)
-        self.heads, self.chunk, self.eps = heads_of(layer, heads), chunk, layer.norm_eps
+        super().__init__(layer, heads, chunk, site, residual, rank=rank)
         self.key_width, value_width = layer.width // (2 * self.heads), layer.width // self.heads
         if not self.key_width:
             raise ZooError(f"heads = {self.heads} must be at most half of the model's width, which is {layer.width}")
@@ -182,8 +173,10 @@ class Gla(Mixer):
         keys, _, values, _, rank = self.sizes
         qkv, gate, low = F.linear(u, self.w_in).split([2 * keys + values, values, rank], dim=-1)
         if self.conv is not None:
-            qkv = convolved(self, qkv, self.conv, state)
-        q, k, v = (x.unflatten(-1, (self.heads, -1)) for x in qkv.split([keys, keys, values], dim=-1))
+            parts = silu_taps(self, qkv, self.conv, state, widths=[keys, keys, values])
+        else:
+            parts = qkv.split([keys, keys, values], dim=-1)
+        q, k, v = (x.unflatten(-1, (self.heads, -1)) for x in parts)
         log_decay = F.logsigmoid(wide(F.linear(low, self.w_decay)) + self.b_decay) / 16
         if self.watcher is not None:
             self.watch("kept", log_decay.exp())
@@ -197,7 +190,7 @@ class Gla(Mixer):
         return {"decay_at_zero": torch.exp(F.logsigmoid(self.b_decay) / 16).mean()}
 
 
-class Mamba2(Mixer):
+class Mamba2(MatrixStateMixer):
     """[g; x; B; C; τ] = W_in u, x, B, C = SiLU(conv4(·) + b), Δ = softplus(τ + b_Δ), z = W_out RMSNorm((y + D x) ⊙ SiLU(g)).
 
     y of a head: S_t = e^{−e^{A}Δ_t} S_{t−1} + B_t ⊗ (Δ_t x_t), y_t = S_tᵀ C_t; B and C, of `states` numbers, are shared by heads.
@@ -214,19 +207,12 @@ class Mamba2(Mixer):
         site: MixingSite = "attention",
         residual: bool = True,
     ) -> None:
-        super().__init__(site, residual)
-        at_least_one(expansion=expansion, head_width=head_width, states=states, chunk=chunk)
+        super().__init__(layer, None, chunk, site, residual, expansion=expansion, head_width=head_width, states=states)
         inner = expansion * layer.width
         width = math.gcd(inner, 64) if head_width is None else head_width
         if inner % width:
             raise ZooError(f"head_width = {width} must divide the inner width, which is {inner}")
-        self.channels, self.states, self.heads, self.chunk, self.eps = (
-            inner,
-            states,
-            inner // width,
-            chunk,
-            layer.norm_eps,
-        )
+        self.channels, self.states, self.heads = inner, states, inner // width
         convolution = inner + 2 * states
         self.w_in = linear(inner + convolution + self.heads, layer.width)
         self.conv = short_convolution(convolution)
@@ -240,7 +226,7 @@ class Mamba2(Mixer):
     def mix(self, u: Tensor, state: State | None) -> Tensor:
         inner, states = self.channels, self.states
         gate, rest, tau = F.linear(u, self.w_in).split([inner, inner + 2 * states, self.heads], dim=-1)
-        x, b, c = convolved(self, rest, self.conv, state, self.b_conv).split([inner, states, states], dim=-1)
+        x, b, c = silu_taps(self, rest, self.conv, state, bias=self.b_conv, widths=[inner, states, states])
         x = x.unflatten(-1, (self.heads, -1))
         delta = F.softplus(wide(tau) + self.b_delta)
         self.watch("step", delta)
@@ -248,7 +234,8 @@ class Mamba2(Mixer):
         y, last = scalar_decay(c.unsqueeze(2), b.unsqueeze(2), v, log_decay, self.before(state), chunk=self.chunk)
         self.keep(state, last)
         y = torch.addcmul(y.to(x.dtype), self.d[:, None].to(x.dtype), x).flatten(2)
-        return F.linear(rms_norm(y * F.silu(gate), self.gain, self.eps), self.w_out)
+        # The gain in the matrix, and the norm after the product: no passes over the wide sequence for them.
+        return normed_product(y * F.silu(gate), (self.w_out * self.gain).T, self.eps)
 
     def probes(self) -> dict[str, Tensor]:
         """What is left of a state after a token whose τ is 0."""

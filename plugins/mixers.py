@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.errors import ZooError
 from zoo.extension import Layer, MixingSite, TemporalMixing, hint
 from zoo.state import State
-from zoo.sums import taps
 
 
 class Mixer(TemporalMixing):
@@ -48,6 +46,17 @@ class Mixer(TemporalMixing):
             state.set(self, name, last)
 
 
+class MatrixStateMixer(Mixer):
+    """A mixer whose state is a matrix per head. `sizes` are those settings that are at least 1 where they are given."""
+
+    def __init__(
+        self, layer: Layer, heads: int | None, chunk: int, site: MixingSite, residual: bool, **sizes: int | None
+    ) -> None:
+        super().__init__(site, residual)
+        at_least_one(chunk=chunk, **sizes)
+        self.heads, self.chunk, self.eps = heads_of(layer, heads), chunk, layer.norm_eps
+
+
 def normal(rows: int, columns: int, std: float) -> nn.Parameter:
     return nn.Parameter(torch.randn(rows, columns) * std)
 
@@ -78,12 +87,6 @@ def vector(values: Tensor) -> nn.Parameter:
 def short_convolution(channels: int) -> nn.Parameter:
     """Four taps per channel, the current token's first: U(±½)."""
     return hint(uniform(4, channels, bound=0.5), decay=False)
-
-
-def convolved(owner: nn.Module, x: Tensor, weights: Tensor, state: State | None, bias: Tensor | None = None) -> Tensor:
-    """SiLU(Σ_k w_k ⊙ x_{t−k} + b)."""
-    y = taps(owner, x, weights, state)
-    return F.silu(y if bias is None else y + bias)
 
 
 def softplus_inverse(y: Tensor) -> Tensor:

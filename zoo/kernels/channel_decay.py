@@ -10,14 +10,23 @@ two tokens are safe for any decay.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from zoo.kernels.autocast import at_least_single, without_autocast
-from zoo.kernels.chunks import chunk_size, chunked, gradients_after, of_ends, states_before, sums_from, unchunked
+from zoo.kernels.autocast import at_least_single
+from zoo.kernels.chunks import (
+    chunk_size,
+    chunked,
+    decayed_by,
+    gradients_of,
+    of_ends,
+    reading,
+    recurrence,
+    states_of,
+    sums_from,
+    unchunked,
+    writing,
+)
 
 LARGEST = 80.0  # e^80 has room to be multiplied before float32 ends at e^88; e^{−80} is as good as nothing
 
@@ -30,12 +39,11 @@ def channel_decay(
     S_{−1} is `start`, or 0. It is computed in at least float32; o has the type of v, S does not.
     """
     wide_q, wide_k, wide_v, g = at_least_single(q, k, v, g)
-    begin = wide_v.new_zeros(v.size(0), *k.shape[2:], v.size(3)) if start is None else start.to(wide_v.dtype)
-    with without_autocast(v):
-        if torch.compiler.is_compiling():
-            o, last = _with_pairs(wide_q, wide_k, wide_v, g, begin, chunk)
-        else:
-            o, last = _ChannelDecay.apply(wide_q, wide_k, wide_v, g.clamp(min=-LARGEST), begin, chunk)
+    begin = None if start is None else start.to(wide_v.dtype)
+    if torch.compiler.is_compiling():
+        o, last = recurrence(_with_pairs, _backward, wide_q, wide_k, wide_v, g, begin, chunk)
+    else:
+        o, last = recurrence(_forward, _backward, wide_q, wide_k, wide_v, g.clamp(min=-LARGEST), begin, chunk)
     return o.to(v.dtype), last
 
 
@@ -61,65 +69,59 @@ def _middle(size: int) -> int:
     return (size - 1) // 2
 
 
-class _ChannelDecay(torch.autograd.Function):
-    """Saves queries and keys with their decays, values, what is inside a chunk, and the state before each chunk."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, g: Tensor, start: Tensor, chunk: int
-    ) -> tuple[Tensor, Tensor]:
-        length, size = v.size(1), _safe_size(g, chunk)
-        q, k, v = (chunked(x, size) for x in (q, k, v))
-        total = chunked(g, size).cumsum(-2)  # (B, H, n, c, K)
-        middle, whole = total[..., _middle(size), None, :], total[..., -1:, :]
-        grown = (total - middle).exp_()
-        before, behind, through = (x.exp().mT for x in (middle, whole - middle, whole))  # (B, H, n, K, 1)
-        q, k = q * grown, k / grown  # what is chunked may be what was given: never in place
-        pairs = (q @ k.mT).tril_()
-        states, last = states_before((k.mT @ v).mul_(behind), through, start)
-        o = (pairs @ v).add_(q @ (states * before))
-        ctx.save_for_backward(q, k, v, grown, pairs, states, last, before, behind, through)
-        ctx.length = length
-        return unchunked(o, length), last
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_rows: Tensor, d_last: Tensor) -> tuple[Tensor | None, ...]:
-        with without_autocast(d_rows):
-            return _backward(d_rows, d_last, ctx.length, *ctx.saved_tensors)
+def _forward(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, start: Tensor | None, chunk: int
+) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:
+    """o, the last state, and queries and keys with their decays, values, the pairs in a chunk, and all states."""
+    length, size = v.size(1), _safe_size(g, chunk)
+    q, k, v = (chunked(x, size) for x in (q, k, v))
+    total = chunked(g, size).cumsum(-2)  # (n, B, H, c, K)
+    middle, whole = total[..., _middle(size), None, :], total[..., -1:, :]
+    grown = (total - middle).exp_()
+    before, behind, through = (x.exp() for x in (middle, whole - middle, whole))  # (n, B, H, 1, K)
+    q, k = q * grown, k / grown  # what is chunked may be what was given: never in place
+    pairs = (q @ k.mT).tril_()
+    states = states_of((k * behind).mT, v, decayed_by(through.mT), start)
+    o, late = pairs @ v, reading(start)
+    o[late] += (q * before)[late] @ states[:-1][late]
+    return unchunked(o, length), states[-1].clone(), (start, q, k, v, grown, pairs, states, before, behind, through)
 
 
 def _backward(
     d_rows: Tensor,
-    d_last: Tensor,
-    length: int,
+    d_last: Tensor | None,
+    needed: tuple[bool, ...],
+    start: Tensor | None,
     q: Tensor,
     k: Tensor,
     v: Tensor,
     grown: Tensor,
     pairs: Tensor,
     states: Tensor,
-    last: Tensor,
     before: Tensor,
     behind: Tensor,
     through: Tensor,
 ) -> tuple[Tensor | None, ...]:
     """q and k carry their decays here."""
+    length = d_rows.size(1)
     d_o = chunked(d_rows, v.size(3))
-    after, d_start = gradients_after((q.mT @ d_o).mul_(before), through, d_last)
-    of_end = of_ends(states, last, after, -1).unsqueeze(-2)  # e^{G_c} is in all of the state after a chunk
-    after_scaled = after * behind
+    grads = gradients_of((q * before).mT, d_o, decayed_by(through.mT), d_last, needed[4])
+    late, early = reading(start), writing(d_last)
+    of_end = of_ends(states, grads, -1).unsqueeze(-2)  # e^{G_c} is in all of the state after a chunk
     d_pairs = (d_o @ v.mT).tril_()
-    d_q = (d_pairs @ k).add_(d_o @ (states * before).mT)
-    d_k = (d_pairs.mT @ q).add_(v @ after_scaled.mT)
-    d_v = (pairs.mT @ d_o).add_(k @ after_scaled)
-    of_sums = (q * d_q).sub_(k * d_k)  # the sums stay inside a chunk, where they cancel few digits
+    d_q, d_k, d_v = d_pairs @ k, d_pairs.mT @ q, pairs.mT @ d_o
+    d_q[late].addcmul_(d_o[late] @ states[:-1][late].mT, before[late])
+    d_k[early].addcmul_(v[early] @ grads[1:][early].mT, behind[early])
+    d_v[early] += (k * behind)[early] @ grads[1:][early]
+    of_sums = (q * d_q).addcmul_(k, d_k, value=-1)  # the sums stay inside a chunk, where they cancel few digits
     d_g = sums_from(of_sums.mT).mT + of_end
     d_q, d_k = d_q.mul_(grown), d_k.div_(grown)
-    return *(unchunked(x, length) for x in (d_q, d_k, d_v, d_g)), d_start, None
+    return *(unchunked(x, length) for x in (d_q, d_k, d_v, d_g)), grads[0] if needed[4] else None, None
 
 
-def _with_pairs(q: Tensor, k: Tensor, v: Tensor, g: Tensor, start: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
+def _with_pairs(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, start: Tensor | None, chunk: int
+) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
     """The same with e^{G_t − G_s} written out for all pairs in a chunk: safe without a look at the values."""
     length, size = v.size(1), chunk_size(chunk, v.size(1))
     q, k, v, total = *(chunked(x, size) for x in (q, k, v)), chunked(g, size).cumsum(-2)
@@ -127,5 +129,5 @@ def _with_pairs(q: Tensor, k: Tensor, v: Tensor, g: Tensor, start: Tensor, chunk
     future = torch.ones(size, size, dtype=torch.bool, device=q.device).triu(1).unsqueeze(-1)
     decay = (total.unsqueeze(-2) - total.unsqueeze(-3)).masked_fill(future, -torch.inf).exp()  # (…, c, c, K)
     pairs = (q.unsqueeze(-2) * decay * k.unsqueeze(-3)).sum(-1)
-    states, last = states_before((k * (whole - total).exp()).mT @ v, whole.exp().mT, start)
-    return unchunked(pairs @ v + (q * total.exp()) @ states, length), last
+    states = states_of((k * (whole - total).exp()).mT, v, decayed_by(whole.exp().mT), start)
+    return unchunked(pairs @ v + (q * total.exp()) @ states[:-1], length), states[-1], ()

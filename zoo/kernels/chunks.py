@@ -1,10 +1,58 @@
-"""Time in chunks, as the matrix-state recurrences need it: inside a chunk they are products, between chunks they are a loop."""
+"""Time in chunks, as the matrix-state recurrences need it: inside a chunk they are products, between chunks they are a loop.
+
+Chunks come first, (n, B, H, c, …), so that what belongs to all chunks but the last, or but the first, is one block of memory:
+the states lie in one tensor, into which products are written and along which they are carried in place.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from zoo.kernels.autocast import without_autocast
+
+Forward = Callable[..., tuple[Tensor, Tensor, Sequence[Tensor | None]]]
+Backward = Callable[..., tuple[Tensor | None, ...]]
+
+
+class _Recurrence(torch.autograd.Function):
+    """A recurrence with its own backward; the last state's gradient is None where nothing came of it."""
+
+    @staticmethod
+    def forward(ctx: Any, forward: Forward, backward: Backward, *given: Any) -> tuple[Tensor, Tensor]:
+        rows, last, kept = forward(*given)
+        ctx.save_for_backward(*kept)
+        ctx.set_materialize_grads(False)
+        ctx.own_backward, ctx.shape = backward, rows.shape
+        return rows, last
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_rows: Tensor | None, d_last: Tensor | None) -> tuple[Tensor | None, ...]:
+        if d_rows is None:
+            assert d_last is not None
+            d_rows = d_last.new_zeros(ctx.shape)
+        with without_autocast(d_rows):
+            return None, None, *ctx.own_backward(d_rows, d_last, ctx.needs_input_grad[2:], *ctx.saved_tensors)
+
+
+def recurrence(forward: Forward, backward: Backward, *given: Any) -> tuple[Tensor, Tensor]:
+    """The rows and the last state of what is given, tensors of one type first.
+
+    `forward` answers with these and with what `backward` needs. The latter takes the gradients of both, which of what was given
+    needs one, and what was kept; it answers with a gradient, or None, for each. A compiler differentiates `forward` by itself.
+    """
+    with without_autocast(given[0]):
+        if torch.compiler.is_compiling():
+            rows, last, _ = forward(*given)
+            return rows, last
+        rows, last = _Recurrence.apply(forward, backward, *given)
+        return rows, last
 
 
 def chunk_size(chunk: int, length: int) -> int:
@@ -14,17 +62,22 @@ def chunk_size(chunk: int, length: int) -> int:
     return min(chunk, length)
 
 
-def chunked(x: Tensor, size: int) -> Tensor:
-    """(B, T, H, …) as chunks of rows (B, H, n, c, …); what is missing in the last chunk is 0."""
+def in_chunks(x: Tensor, size: int) -> Tensor:
+    """(B, T, H, …) seen as chunks of rows (n, B, H, c, …); what is missing in the last chunk is 0."""
     missing = -x.size(1) % size
     if missing:
         x = F.pad(x, (0, 0) * (x.dim() - 2) + (0, missing))
-    return x.unflatten(1, (-1, size)).movedim(3, 1).contiguous()
+    return x.unflatten(1, (-1, size)).movedim((1, 3), (0, 2))
+
+
+def chunked(x: Tensor, size: int) -> Tensor:
+    """The same as a block of memory."""
+    return in_chunks(x, size).contiguous()
 
 
 def unchunked(x: Tensor, length: int) -> Tensor:
-    """(B, H, n, c, …) as rows (B, T, H, …)."""
-    return x.movedim(1, 3).flatten(1, 2)[:, :length]
+    """(n, B, H, c, …) as rows (B, T, H, …)."""
+    return x.movedim((0, 2), (1, 3)).flatten(1, 2)[:, :length]
 
 
 def decay_sums(g: Tensor) -> Tensor:
@@ -35,11 +88,9 @@ def decay_sums(g: Tensor) -> Tensor:
 def decay_within(total: Tensor, dtype: torch.dtype) -> Tensor:
     """e^{G_t − G_s} for s ≤ t, else 0, of the sums G (…, c) of log-decays in a chunk.
 
-    What lies in the future is masked before exp: its exponent is positive, and infinity times 0 is no number.
+    What lies in the future is cut off before exp: its exponent is positive, and infinity times 0 is no number.
     """
-    size = total.size(-1)
-    future = torch.ones(size, size, dtype=torch.bool, device=total.device).triu_(1)
-    return (total.unsqueeze(-1) - total.unsqueeze(-2)).to(dtype).masked_fill_(future, -torch.inf).exp_()
+    return (total.unsqueeze(-1) - total.unsqueeze(-2)).to(dtype).clamp_(max=0).exp_().tril()
 
 
 def sums_from(x: Tensor) -> Tensor:
@@ -47,25 +98,77 @@ def sums_from(x: Tensor) -> Tensor:
     return x.flip(-1).cumsum(-1).flip(-1)
 
 
-def states_before(add: Tensor, through: Tensor | None, start: Tensor) -> tuple[Tensor, Tensor]:
-    """The state before each chunk, (B, H, n, K, W), and the last one: S ← through ⊙ S + add; without `through` it is 1."""
-    states, state = [], start
-    for i in range(add.size(2)):
-        states.append(state)
-        state = add[:, :, i] + state if through is None else torch.addcmul(add[:, :, i], state, through[:, :, i])
-    return torch.stack(states, dim=2), state
+def reading(start: Tensor | None) -> slice:
+    """The chunks that a state comes to: not the first one, if there was nothing before it."""
+    return slice(1 if start is None and not torch.compiler.is_compiling() else 0, None)
 
 
-def gradients_after(add: Tensor, through: Tensor | None, last: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient of the state after each chunk, and that of the first state: the same from the end."""
-    grads, grad = [], last
-    for i in reversed(range(add.size(2))):
-        grads.append(grad)
-        grad = add[:, :, i] + grad if through is None else torch.addcmul(add[:, :, i], grad, through[:, :, i])
-    return torch.stack(grads[::-1], dim=2), grad
+def writing(d_last: Tensor | None) -> slice:
+    """The chunks after which a state has a gradient: not the last one, if nothing came of the last state."""
+    return slice(None, -1 if d_last is None else None)
 
 
-def of_ends(states: Tensor, last: Tensor, after: Tensor, *dims: int) -> Tensor:
-    """Σ over `dims` of the state after each chunk times its gradient: what all of the decay in a chunk is worth."""
-    inner = (states[:, :, 1:] * after[:, :, :-1]).sum(dims)
-    return torch.cat([inner, (last.unsqueeze(2) * after[:, :, -1:]).sum(dims)], dim=2)
+Carry = Callable[
+    [int, Tensor, Tensor], Tensor
+]  # (i, add, state): `add` and what chunk i leaves of a state; see `states_of`
+
+
+def states_of(left: Tensor, right: Tensor, carry: Carry, start: Tensor | None) -> Tensor:
+    """The state before each chunk and after the last one, (n + 1, B, H, K, V): S_{i+1} = S_i carried + left_i right_i.
+
+    `carry` works in the memory of `add` unless a compiler looks on.
+    """
+    shape = (*left.shape[1:-1], right.size(-1))
+    if torch.compiler.is_compiling():
+        states = [left.new_zeros(shape) if start is None else start]
+        for i, add in enumerate((left @ right).unbind()):
+            states.append(carry(i, add, states[-1]))
+        return torch.stack(states)
+    states = left.new_empty(left.size(0) + 1, *shape)
+    _set(states[0], start)
+    _product_into(states[1:], left, right)
+    for i in range(reading(start).start, left.size(0)):
+        carry(i, states[i + 1], states[i])
+    return states
+
+
+def gradients_of(left: Tensor, right: Tensor, carry: Carry, last: Tensor | None, of_first: bool) -> Tensor:
+    """The gradients of these states: the same from the end. That of the first one is there if it is wanted."""
+    grads = left.new_empty(left.size(0) + 1, *left.shape[1:-1], right.size(-1))
+    _set(grads[-1], last)
+    first = 0 if of_first else 1
+    _product_into(grads[first:-1], left[first:], right[first:])
+    for i in reversed(range(first, left.size(0))[writing(last)]):
+        carry(i, grads[i], grads[i + 1])
+    return grads
+
+
+def _set(place: Tensor, value: Tensor | None) -> None:
+    if value is None:
+        place.zero_()
+    else:
+        place.copy_(value)
+
+
+def _product_into(out: Tensor, left: Tensor, right: Tensor) -> None:
+    torch.bmm(left.flatten(0, -3), right.flatten(0, -3), out=out.flatten(0, -3))
+
+
+def decayed_by(through: Tensor | None) -> Carry:
+    """What carries a state through a chunk: `through` (n, …) times it; None is 1."""
+
+    def carry(i: int, add: Tensor, state: Tensor) -> Tensor:
+        into = None if torch.compiler.is_compiling() else add
+        if through is None:
+            return torch.add(add, state, out=into)
+        return torch.addcmul(add, state, through[i], out=into)
+
+    return carry
+
+
+def of_ends(states: Tensor, grads: Tensor, *dims: int) -> Tensor:
+    """Σ over `dims` of the state after each chunk times its gradient: what all of the decay in a chunk is worth.
+
+    Chunk by chunk, as their products stay in the cache.
+    """
+    return torch.stack([(state * grad).sum(dims) for state, grad in zip(states[1:], grads[1:], strict=True)])

@@ -8,19 +8,31 @@ Inside a chunk, with D as in `zoo.kernels.scalar_decay`, N = tril(K Kᵀ ⊙ D, 
     S ← (e^{G_c} I − K̂ᵀ W) S + K̂ᵀ X V,   K̂ = β e^{G_c − G} ⊙ K,
 
 so that one product per chunk is left to the loop. X comes from a triangular solve: a series of products would lose all digits
-where keys are nearly equal.
+where keys are nearly equal. It is made once and multiplied with: a solve costs several times a product of the same size.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from zoo.kernels.autocast import at_least_single, without_autocast
-from zoo.kernels.chunks import chunk_size, chunked, decay_sums, decay_within, of_ends, sums_from, unchunked
+from zoo.kernels.autocast import at_least_single
+from zoo.kernels.chunks import (
+    Carry,
+    chunk_size,
+    chunked,
+    decay_sums,
+    decay_within,
+    gradients_of,
+    in_chunks,
+    of_ends,
+    reading,
+    recurrence,
+    states_of,
+    sums_from,
+    unchunked,
+    writing,
+)
 
 
 def delta_rule(
@@ -40,117 +52,114 @@ def delta_rule(
     """
     g = torch.zeros_like(beta) if g is None else g
     wide_q, wide_k, wide_v, beta, g = at_least_single(q, k, v, beta, g)
-    begin = wide_v.new_zeros(v.size(0), *k.shape[2:], v.size(3)) if start is None else start.to(wide_v.dtype)
-    with without_autocast(v):
-        if torch.compiler.is_compiling():
-            o, last = _forward(wide_q, wide_k, wide_v, beta, g, begin, chunk)[:2]
-        else:
-            o, last = _DeltaRule.apply(wide_q, wide_k, wide_v, beta, g, begin, chunk)
+    begin = None if start is None else start.to(wide_v.dtype)
+    o, last = recurrence(_forward, _backward, wide_q, wide_k, wide_v, beta, g, begin, chunk)
     return o.to(v.dtype), last
 
 
 def _forward(
-    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, start: Tensor, chunk: int
-) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-    """o, the last state, and what backward needs."""
+    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, start: Tensor | None, chunk: int
+) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:
+    """o, the last state, and what backward needs. What is done to queries and to keys is done to both at once."""
     length, size = v.size(1), chunk_size(chunk, v.size(1))
-    q, k, v = (chunked(x, size) for x in (q, k, v))
+    both = torch.stack([in_chunks(q, size), in_chunks(k, size)], dim=3)  # (n, B, H, 2, c, K)
+    k, v = both[..., 1, :, :], chunked(v, size)
     beta, total = chunked(beta, size).unsqueeze(-1), decay_sums(chunked(g, size))
     whole = total[..., -1:]
     into, rest, through = (x.to(v.dtype).exp().unsqueeze(-1) for x in (total, whole - total, whole))
     within = decay_within(total, v.dtype)
-    alike = ((k @ k.mT) * within).tril(-1)  # N
-    pairs = (q @ k.mT) * within
-    system = alike * beta.mT  # unitriangular: what is on the diagonal is not read
-    both = torch.linalg.solve_triangular(system, torch.cat([k * into, v], dim=-1), upper=False, unitriangular=True)
-    recalled, values = both.split([k.size(-1), v.size(-1)], dim=-1)  # W and X V
+    pairs, alike = _apart((both.flatten(-3, -2) @ k.mT).unflatten(-2, (2, -1)) * within.unsqueeze(-3))
+    alike = alike.tril(-1)  # N
+    inverse = _inverse(alike * beta.mT)  # X
+    asked, recalled = _apart(both * into.unsqueeze(-3))
+    reader = torch.cat([asked, inverse @ recalled], dim=-2)  # e^G ⊙ Q, and W
     kept = k * (beta * rest)  # K̂
-    turn = torch.diag_embed(through.squeeze(-1).expand(*through.shape[:-2], k.size(-1))) - kept.mT @ recalled
-    states, last = _states(turn, kept.mT @ values, start)
-    y = values - recalled @ states
-    o = (q @ states) * into + pairs @ (beta * y)
-    return (
-        unchunked(o, length),
-        last,
-        (q, k, v, beta, y, o, states, last, pairs, alike, system, recalled, within, into, rest, turn),
-    )
+    turn = torch.diag_embed(through.squeeze(-1).expand(*through.shape[:-2], k.size(-1)))
+    turn = turn - kept.mT @ reader[..., size:, :]
+    y = inverse @ v
+    states = states_of(kept.mT, y, _turned_by(turn), start)
+    late = reading(start)
+    read, seen = (reader[late] @ states[:-1][late]).split(size, dim=-2)
+    if torch.compiler.is_compiling():
+        y = y - seen  # of all chunks
+    else:
+        y[late] -= seen
+    o = pairs @ (beta * y)
+    o[late] += read
+    for_backward = (start, both, v, beta, y, o, states, pairs, alike, inverse, reader, within, into, rest, turn)
+    return unchunked(o, length), states[-1].clone(), for_backward
 
 
-def _states(turn: Tensor, add: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-    """The state before each chunk (B, H, n, K, V) and the last one: S ← turn S + add."""
-    states, state = [], start
-    for i in range(add.size(2)):
-        states.append(state)
-        state = add[:, :, i] + turn[:, :, i] @ state
-    return torch.stack(states, dim=2), state
+def _apart(both: Tensor) -> tuple[Tensor, Tensor]:
+    """What belongs to queries and what belongs to keys, of (…, 2, c, ·)."""
+    return both[..., 0, :, :], both[..., 1, :, :]
 
 
-class _DeltaRule(torch.autograd.Function):
-    """Saves what it is given in chunks, the state before each chunk, and some c numbers per token."""
+def _inverse(system: Tensor) -> Tensor:
+    """(I + M)⁻¹ of M (…, c, c), which has nothing on and above the diagonal.
 
-    @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, start: Tensor, chunk: int
-    ) -> tuple[Tensor, Tensor]:
-        o, last, kept = _forward(q, k, v, beta, g, start, chunk)
-        ctx.save_for_backward(*kept)
-        ctx.length = v.size(1)
-        return o, last
+    In float64, which costs no more: where keys are nearly equal, a product with an inverse of float32 would lose two digits.
+    """
+    identity = torch.eye(system.size(-1), dtype=torch.float64, device=system.device).expand_as(system)
+    return torch.linalg.solve_triangular(system.double(), identity, upper=False, unitriangular=True).to(system.dtype)
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_rows: Tensor, d_last: Tensor) -> tuple[Tensor | None, ...]:
-        with without_autocast(d_rows):
-            return _backward(d_rows, d_last, ctx.length, *ctx.saved_tensors)
+
+def _turned_by(turn: Tensor) -> Carry:
+    """What carries a state through a chunk: a matrix (n, B, H, K, K) times it."""
+
+    def carry(i: int, add: Tensor, state: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():
+            return add + turn[i] @ state
+        return add.flatten(0, 1).baddbmm_(turn[i].flatten(0, 1), state.flatten(0, 1))
+
+    return carry
 
 
 def _backward(
     d_rows: Tensor,
-    d_last: Tensor,
-    length: int,
-    q: Tensor,
-    k: Tensor,
+    d_last: Tensor | None,
+    needed: tuple[bool, ...],
+    start: Tensor | None,
+    both: Tensor,
     v: Tensor,
     beta: Tensor,
     y: Tensor,
     o: Tensor,
     states: Tensor,
-    last: Tensor,
     pairs: Tensor,
     alike: Tensor,
-    system: Tensor,
-    recalled: Tensor,
+    inverse: Tensor,
+    reader: Tensor,
     within: Tensor,
     into: Tensor,
     rest: Tensor,
     turn: Tensor,
 ) -> tuple[Tensor | None, ...]:
-    d_o = chunked(d_rows, v.size(3))
-    d_o_into, written = d_o * into, beta * y
-    d_written = pairs.mT @ d_o  # through o alone; `written` is β y
-    read = (q.mT @ d_o_into).sub_(recalled.mT @ (beta * d_written))
-    after, d_start = _gradients_after(turn, read, d_last)
-    d_written.add_((k @ after).mul_(rest))  # and through the state after the chunk
-    d_y = torch.linalg.solve_triangular(
-        system.mT, beta * d_written, upper=True, unitriangular=True
-    )  # also the gradient of v
+    """`grads` are those of o and of −Y, one above the other as queries and keys are."""
+    k, size, length = both[..., 1, :, :], v.size(-2), d_rows.size(1)
+    grads = v.new_empty(*v.shape[:-2], 2, *v.shape[-2:])
+    d_o, of_y = _apart(grads)
+    d_o.copy_(in_chunks(d_rows, size))
+    written = beta * y
+    d_written = pairs.mT @ d_o  # through o alone
+    torch.mul(d_written, -beta, out=of_y)
+    of_states = gradients_of(reader.mT, grads.flatten(-3, -2), _turned_by(turn.mT), d_last, needed[5])
+    late, early = reading(start), writing(d_last)
+    after = of_states[1:][early]
+    d_written[early] += (k[early] @ after).mul_(rest[early])  # and through the state after the chunk
+    d_y = inverse.mT @ (beta * d_written)  # also the gradient of v
+    torch.neg(d_y, out=of_y)
     d_written.sub_(alike.mT @ d_y)  # and through later y of the chunk
-    d_pairs = (d_o @ written.mT).mul_(within)
-    d_alike = (d_y @ written.mT).mul_(within).tril_(-1).neg_()
-    d_q = (d_pairs @ k).add_(d_o_into @ states.mT)
-    d_k = (d_alike @ k).sub_((d_y * into) @ states.mT)  # where it asks
-    d_k.add_(d_alike.mT @ k).add_(d_pairs.mT @ q).add_((written * rest) @ after.mT)  # where it writes
+    d_pairs = (grads.flatten(-3, -2) @ written.mT).unflatten(-2, (2, -1)).mul_(within.unsqueeze(-3))
+    d_pairs[..., 1, :, :].tril_(-1)
+    d_pairs = d_pairs.flatten(-3, -2)  # and of N
+    of_y_and_v = (d_o * o).addcmul_(d_y, v, value=-1).sum(-1)
+    d_both = d_pairs @ k
+    d_both[late] += grads[late].mul_(into[late].unsqueeze(-3)).flatten(-3, -2) @ states[:-1][late].mT
+    d_q, d_k = d_both.split(size, dim=-2)
+    d_k += d_pairs.mT @ both.flatten(-3, -2)  # where it writes
+    d_k[early] += written[early].mul_(rest[early]) @ after.mT
     d_beta = (y * d_written).sum(-1)
-    of_end = of_ends(states, last, after, -2, -1).unsqueeze(-1)
     # e^{G_t} is in all of o_t, e^{−G_t} wherever v_t is, and e^{G_c} in the state after a chunk.
-    d_g = sums_from((d_o * o).sum(-1) - (d_y * v).sum(-1)) + of_end
-    return *(unchunked(x, length) for x in (d_q, d_k, d_y, d_beta, d_g)), d_start, None
-
-
-def _gradients_after(turn: Tensor, add: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient of the state after each chunk, and that of the first state."""
-    grads, grad = [], last
-    for i in reversed(range(add.size(2))):
-        grads.append(grad)
-        grad = add[:, :, i] + turn[:, :, i].mT @ grad
-    return torch.stack(grads[::-1], dim=2), grad
+    d_g = sums_from(of_y_and_v) + of_ends(states, of_states, -2, -1).unsqueeze(-1)
+    return *(unchunked(x, length) for x in (d_q, d_k, d_y, d_beta, d_g)), of_states[0] if needed[5] else None, None

@@ -1,4 +1,4 @@
-"""RMSNorm that saves its input and one number per row, and a product that follows it."""
+"""RMSNorm that saves its input and one number per row, a product that follows it, and rows of length 1."""
 
 from __future__ import annotations
 
@@ -134,3 +134,29 @@ def normed_product(x: Tensor, matrix: Tensor, eps: float, *, centred: bool = Fal
         rows, _, scale = _thin(flat, matrix, eps, centred)
         return (F.linear(flat, rows) * scale).to(x.dtype)
     return _NormedProduct.apply(x, matrix, eps, centred, dims)
+
+
+class _Unit(torch.autograd.Function):
+    """Saves the rows as they become and one number for each."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        scale = torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp_(min=SHORTEST).reciprocal_()
+        y = x * scale
+        ctx.save_for_backward(y, scale)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        y, scale = ctx.saved_tensors
+        along = (grad * y).sum(dim=-1, keepdim=True)
+        return torch.addcmul(grad, y, along, value=-1.0).mul_(scale)
+
+
+SHORTEST = 1e-12  # as F.normalize has it: a row of zeros stays one
+
+
+def unit(x: Tensor) -> Tensor:
+    """Rows over their length, along the last dimension."""
+    return F.normalize(x, dim=-1, eps=SHORTEST) if torch.compiler.is_compiling() else _Unit.apply(x)

@@ -10,23 +10,28 @@ are one product then.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from zoo.kernels.autocast import at_least_single, without_autocast
+from zoo.kernels.autocast import at_least_single
 from zoo.kernels.chunks import (
+    Carry,
     chunk_size,
     chunked,
     decay_sums,
     decay_within,
-    gradients_after,
+    decayed_by,
+    gradients_of,
+    in_chunks,
     of_ends,
-    states_before,
+    reading,
+    recurrence,
+    states_of,
     sums_from,
     unchunked,
+    writing,
 )
 
 
@@ -39,34 +44,29 @@ def scalar_decay(
     `start`, or 0. It is computed in at least float32; o has the type of v, S does not.
     """
     wide_q, wide_k, wide_v = at_least_single(q, k, v)
-    shape = (v.size(0), v.size(2), k.size(3), v.size(3))
-    begin = wide_v.new_zeros(shape) if start is None else start.to(wide_v.dtype)
+    begin = None if start is None else start.to(wide_v.dtype)
     if g is not None:
         g = g.to(wide_v.dtype)
         if g.dim() == 1 and (g.requires_grad or v.size(1) % chunk_size(chunk, v.size(1))):
             g = g.expand(*v.shape[:2], -1)
-    with without_autocast(v):
-        if torch.compiler.is_compiling():
-            o, last = _forward(wide_q, wide_k, wide_v, g, begin, chunk)[:2]
-        else:
-            o, last = _ScalarDecay.apply(wide_q, wide_k, wide_v, g, begin, chunk)
+    o, last = recurrence(_forward, _backward, wide_q, wide_k, wide_v, g, begin, chunk)
     return o.to(v.dtype), last
 
 
 class _Decays(NamedTuple):
     """What the log-decays of all chunks come to, R heads to a head of keys; None of each without decay."""
 
-    within: Tensor | None  # D: (B, Hk, n, R, c, c)
-    into: Tensor | None  # e^G, what is left of the state before the chunk: (B, Hk, n, c, R, 1)
-    rest: Tensor | None  # e^{G_c − G}, what will be left at the chunk's end: (B, Hk, n, c, R, 1)
-    through: Tensor | None  # e^{G_c}: (B, Hk, n, 1, R, 1)
+    within: Tensor | None  # D: (n, B, Hk, R, c, c)
+    into: Tensor | None  # e^G, what is left of the state before the chunk: (n, B, Hk, c, R, 1)
+    rest: Tensor | None  # e^{G_c − G}, what will be left at the chunk's end: (n, B, Hk, c, R, 1)
+    through: Tensor | None  # e^{G_c}: (n, B, Hk, 1, R, 1)
 
 
 def _decays(g: Tensor | None, heads: int, size: int) -> _Decays:
     if g is None:
         return _Decays(None, None, None, None)
     if g.dim() == 1:  # (H,)
-        total = g.double().view(1, heads, 1, -1, 1) * torch.arange(1, size + 1, device=g.device)
+        total = g.double().view(1, 1, heads, -1, 1) * torch.arange(1, size + 1, device=g.device)
     else:
         total = decay_sums(chunked(g.unflatten(2, (heads, -1)), size).mT)
     whole = total[..., -1:]
@@ -74,8 +74,9 @@ def _decays(g: Tensor | None, heads: int, size: int) -> _Decays:
     return _Decays(decay_within(total, g.dtype), into, rest, through)
 
 
-def _scaled(x: Tensor, factor: Tensor | None) -> Tensor:
-    return x if factor is None else x * factor
+def _pairs(scores: Tensor, within: Tensor | None) -> Tensor:
+    """(Q Kᵀ) ⊙ D (n, B, Hk, R, c, c) of scores (n, B, Hk, c, c)."""
+    return scores.tril().unsqueeze(-3) if within is None else scores.unsqueeze(-3) * within
 
 
 def _by_head(x: Tensor) -> Tensor:
@@ -83,79 +84,95 @@ def _by_head(x: Tensor) -> Tensor:
     return x.transpose(-3, -2)
 
 
-def _columns(through: Tensor | None, chunks: int, width: int) -> Tensor | None:
-    """e^{G_c} for every column of R·V: (B, Hk, n, 1, R·V)."""
-    return None if through is None else through.expand(-1, -1, chunks, -1, -1, width).flatten(-2)
+def _heads_of(x: Tensor, heads: int, size: int) -> Tensor:
+    """Rows (B, T, H, V) by chunk and head: (n, B, Hk, R, c, V)."""
+    return _by_head(in_chunks(x.unflatten(2, (heads, -1)), size)).contiguous()
+
+
+def _rows_of(x: Tensor, length: int) -> Tensor:
+    """The reverse."""
+    return unchunked(_by_head(x), length).flatten(2, 3)
+
+
+def _columns_of(x: Tensor, factor: Tensor | None) -> Tensor:
+    """(n, B, Hk, R, c, V) times decays (n, B, Hk, c, R, 1), as columns of one matrix: (n, B, Hk, c, R·V)."""
+    x = _by_head(x)
+    if factor is None or torch.compiler.is_compiling():
+        return (x if factor is None else x * factor).flatten(-2)
+    return torch.mul(x, factor, out=x.new_empty(x.shape)).flatten(-2)
+
+
+def _add_columns(total: Tensor, columns: Tensor, factor: Tensor | None, chunks: slice) -> Tensor:
+    """Add columns times decays to some chunks of a total by head, in its memory."""
+    some = total[chunks]
+    own = _by_head(columns.unflatten(-1, (some.size(-3), -1)))
+    if factor is None:
+        some.add_(own)
+    else:
+        some.addcmul_(own, _by_head(factor).expand(total.size(0), -1, -1, -1, -1, -1)[chunks])
+    return total
+
+
+def _carried(through: Tensor | None, chunks: int, width: int) -> Carry:
+    """Decay by e^{G_c}, of every column of R·V."""
+    return decayed_by(None if through is None else through.expand(chunks, -1, -1, -1, -1, width).flatten(-2))
+
+
+def _side_by_side(state: Tensor | None, heads: int) -> Tensor | None:
+    """A state (B, H, K, V) as that of heads that share keys: (B, Hk, K, R·V)."""
+    return None if state is None else _by_head(state.unflatten(1, (heads, -1))).flatten(-2)
+
+
+def _head_by_head(state: Tensor, width: int) -> Tensor:
+    """The reverse, a copy."""
+    return _by_head(state.unflatten(-1, (-1, width))).flatten(1, 2).clone()
 
 
 def _forward(
-    q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, start: Tensor, chunk: int
-) -> tuple[Tensor, Tensor, tuple[Any, ...]]:
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, start: Tensor | None, chunk: int
+) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:
     """o, the last state, and what backward needs. The state of heads that share keys is one of R·V columns."""
     length, heads, size = v.size(1), k.size(2), chunk_size(chunk, v.size(1))
-    q, k, v = chunked(q, size), chunked(k, size), chunked(v.unflatten(2, (heads, -1)), size)  # v: (B, Hk, n, c, R, V)
-    decays = _decays(g, heads, size)
-    scores = (q @ k.mT).unsqueeze(-3)
-    pairs = scores.tril() if decays.within is None else scores * decays.within  # (B, Hk, n, R, c, c)
-    through = _columns(decays.through, v.size(2), v.size(-1))
-    writing = _scaled(v, decays.rest).flatten(-2)
-    begin = _by_head(start.unflatten(1, (heads, -1))).flatten(-2)
-    states, last = states_before(k.mT @ writing, through, begin)
-    o = _scaled((q @ states).view_as(v), decays.into) + _by_head(pairs @ _by_head(v))
-    end = _by_head(last.unflatten(-1, v.shape[-2:])).flatten(1, 2)
-    return unchunked(o, length).flatten(2, 3), end, (q, k, v, o, writing, pairs, states, last, *decays)
-
-
-class _ScalarDecay(torch.autograd.Function):
-    """Saves what it is given in chunks, the state before each chunk, and what is inside a chunk: c numbers per token."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, start: Tensor, chunk: int
-    ) -> tuple[Tensor, Tensor]:
-        o, last, kept = _forward(q, k, v, g, start, chunk)
-        ctx.save_for_backward(*kept)
-        ctx.length = v.size(1)
-        return o, last
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_rows: Tensor, d_last: Tensor) -> tuple[Tensor | None, ...]:
-        with without_autocast(d_rows):
-            return _backward(d_rows, d_last, ctx.length, ctx.needs_input_grad[3], *ctx.saved_tensors)
+    q, k, v = chunked(q, size), chunked(k, size), _heads_of(v, heads, size)
+    decays, scores = _decays(g, heads, size), q @ k.mT
+    carry = _carried(decays.through, v.size(0), v.size(-1))
+    states = states_of(k.mT, _columns_of(v, decays.rest), carry, _side_by_side(start, heads))
+    late = reading(start)
+    o = _add_columns(_pairs(scores, decays.within) @ v, q[late] @ states[:-1][late], decays.into, late)
+    end = _head_by_head(states[-1], v.size(-1))
+    return _rows_of(o, length), end, (start, q, k, v, o, scores, states, *decays)
 
 
 def _backward(
     d_rows: Tensor,
-    d_last: Tensor,
-    length: int,
-    for_g: bool,
+    d_last: Tensor | None,
+    needed: tuple[bool, ...],
+    start: Tensor | None,
     q: Tensor,
     k: Tensor,
     v: Tensor,
     o: Tensor,
-    writing: Tensor,
-    pairs: Tensor,
+    scores: Tensor,
     states: Tensor,
-    last: Tensor,
     *of_decays: Tensor | None,
 ) -> tuple[Tensor | None, ...]:
-    decays, heads, size = _Decays(*of_decays), q.size(1), q.size(3)
-    d_o = chunked(d_rows.unflatten(2, (heads, -1)), size)
-    through = _columns(decays.through, v.size(2), v.size(-1))
-    reading = _scaled(d_o, decays.into).flatten(-2)  # the gradient of Q S
-    end = _by_head(d_last.unflatten(1, (heads, -1))).flatten(-2)
-    after, d_start = gradients_after(q.mT @ reading, through, end)
-    by_head = _by_head(d_o).contiguous()
-    d_pairs = by_head @ _by_head(v).mT
+    decays, heads, size, length = _Decays(*of_decays), q.size(2), q.size(3), d_rows.size(1)
+    d_o = _heads_of(d_rows, heads, size)
+    of_read = _columns_of(d_o, decays.into)  # the gradient of Q S
+    carry = _carried(decays.through, v.size(0), v.size(-1))
+    grads = gradients_of(q.mT, of_read, carry, _side_by_side(d_last, heads), needed[4])
+    d_pairs = d_o @ v.mT
     d_pairs = d_pairs.tril_() if decays.within is None else d_pairs.mul_(decays.within)
     d_scores = d_pairs.squeeze(-3) if d_pairs.size(-3) == 1 else d_pairs.sum(-3)
-    d_q = (d_scores @ k).add_(reading @ states.mT)
-    d_k = (d_scores.mT @ q).add_(writing @ after.mT)
-    d_v = _scaled((k @ after).view_as(v), decays.rest) + _by_head(pairs.mT @ by_head)
-    d_g = _gradient_of_decay(d_o, o, d_v, v, of_ends(states, last, after, -2), length) if for_g else None
-    first = _by_head(d_start.unflatten(-1, v.shape[-2:])).flatten(1, 2)
-    return unchunked(d_q, length), unchunked(d_k, length), unchunked(d_v, length).flatten(2, 3), d_g, first, None
+    d_q, d_k = d_scores @ k, d_scores.mT @ q
+    late, early = reading(start), writing(d_last)
+    d_q[late] += of_read[late] @ states[:-1][late].mT
+    d_k[early] += _columns_of(v, decays.rest)[early] @ grads[1:][early].mT
+    d_v = _pairs(scores, decays.within).mT @ d_o
+    _add_columns(d_v, k[early] @ grads[1:][early], decays.rest, early)
+    d_g = _gradient_of_decay(d_o, o, d_v, v, of_ends(states, grads, -2), length) if needed[3] else None
+    first = _head_by_head(grads[0], v.size(-1)) if needed[4] else None
+    return unchunked(d_q, length), unchunked(d_k, length), _rows_of(d_v, length), d_g, first, None
 
 
 def _gradient_of_decay(d_o: Tensor, o: Tensor, d_v: Tensor, v: Tensor, of_end: Tensor, length: int) -> Tensor:
@@ -163,6 +180,6 @@ def _gradient_of_decay(d_o: Tensor, o: Tensor, d_v: Tensor, v: Tensor, of_end: T
 
     The sums that lead from G to g stay inside a chunk: over all tokens they would cancel digits away.
     """
-    of_sums = (d_o * o).sum(-1) - (d_v * v).sum(-1)  # (B, Hk, n, c, R)
-    of_whole = of_end.unflatten(-1, v.shape[-2:]).sum(-1).unsqueeze(-2)
-    return unchunked(sums_from(of_sums.mT).mT + of_whole, length).flatten(2, 3)
+    of_sums = (d_o * o).addcmul_(d_v, v, value=-1).sum(-1)  # (n, B, Hk, R, c)
+    of_whole = of_end.unflatten(-1, (-1, v.size(-1))).sum(-1, keepdim=True)
+    return _rows_of((sums_from(of_sums) + of_whole).unsqueeze(-1), length).squeeze(-1)

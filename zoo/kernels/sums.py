@@ -72,7 +72,7 @@ class _Taps(torch.autograd.Function):
     def forward(ctx: Any, u: Tensor, first: int, *sets: Tensor) -> tuple[Tensor, ...]:
         ctx.save_for_backward(u, *sets)
         ctx.first = first
-        return tuple(_tapped(u, weights, first) for weights in sets)
+        return tuple(tapped(u, weights, first) for weights in sets)
 
     @staticmethod
     @once_differentiable
@@ -80,16 +80,16 @@ class _Taps(torch.autograd.Function):
         u, *sets = ctx.saved_tensors
         d_u = torch.zeros_like(u) if ctx.first else torch.empty_like(u)
         d_sets = [torch.zeros_like(w) if need else None for w, need in zip(sets, ctx.needs_input_grad[2:], strict=True)]
-        for part in _in_cache(u, *sets):
+        for part in in_cache(u, *sets):
             for i, (grad, weights, d_weights) in enumerate(zip(grads, sets, d_sets, strict=True)):
-                _add_gradients(grad[part], u[part], weights, ctx.first, d_u[part], d_weights, begun=i > 0)
+                add_gradients(grad[part], u[part], weights, ctx.first, d_u[part], d_weights, begun=i > 0)
         return d_u, None, *d_sets
 
 
-def _tapped(u: Tensor, weights: Tensor, first: int) -> Tensor:
+def tapped(u: Tensor, weights: Tensor, first: int) -> Tensor:
     """Σ_k weights[k] ⊙ u_{t−first−k}."""
     total = (u.new_zeros if first else u.new_empty)(u.shape, dtype=_widest(weights, [u]))
-    for part in _in_cache(u, weights):
+    for part in in_cache(u, weights):
         for k, (late, early) in _shifts(u.size(1), weights.size(0), first):
             if k or first:
                 total[part, late].addcmul_(u[part, early], weights[k])
@@ -98,7 +98,7 @@ def _tapped(u: Tensor, weights: Tensor, first: int) -> Tensor:
     return total
 
 
-def _add_gradients(
+def add_gradients(
     grad: Tensor, u: Tensor, weights: Tensor, first: int, d_u: Tensor, d_weights: Tensor | None, begun: bool
 ) -> None:
     """Add the gradients of u and, if there is a place for it, of the weights to what is there; to d_u only if it has `begun`."""
@@ -111,7 +111,7 @@ def _add_gradients(
             d_weights[k] += (grad[:, late] * u[:, early]).sum(dim=(0, 1) if weights.dim() == 2 else None)
 
 
-def _in_cache(u: Tensor, *sets: Tensor) -> Iterator[slice]:
+def in_cache(u: Tensor, *sets: Tensor) -> Iterator[slice]:
     """Rows of u (B, T, D), so few at a time that passes over them find them in the cache; of weights per tap, all at once."""
     few = max(1, CACHE // max(1, u.size(1) * u.size(2) * u.element_size()))
     rows = few if any(weights.dim() == 2 for weights in sets) else max(1, u.size(0))
