@@ -225,11 +225,9 @@ class _Sinkhorn(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, r: Tensor, iterations: int) -> Tensor:
-        mix, all_sums = r, []
-        for mix, sums in _sinkhorn(r, iterations):
-            all_sums.append(sums)
-        ctx.save_for_backward(mix, *all_sums)
-        return mix
+        quotients, all_sums = zip(*_sinkhorn(r, iterations), strict=True)
+        ctx.save_for_backward(quotients[-1], *all_sums)
+        return quotients[-1]
 
     @staticmethod
     @once_differentiable

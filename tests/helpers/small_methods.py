@@ -36,6 +36,43 @@ class NaiveStreamSum(Naive):
         return super().n1(m, sum(w * x for w, x in zip(self.parts[m - 1].w, self.streams, strict=True)))
 
 
+class PairOfStreams(Residual):
+    """Sublayers read x + w s, where s is the embedding and twice every branch: a stream of two tensors."""
+
+    widens = True
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        self.w = numbers(1)
+
+    def open(self, embedding: Tensor) -> tuple[Tensor, Tensor]:
+        return embedding, embedding
+
+    def close(self, stream: tuple[Tensor, Tensor]) -> Tensor:
+        return stream[0]
+
+    def read(self, site: Site, stream: tuple[Tensor, Tensor], history: History) -> Tensor:
+        x, s = stream
+        return x + self.w * s
+
+    def write(
+        self, site: Site, stream: tuple[Tensor, Tensor], branch: Tensor, history: History
+    ) -> tuple[Tensor, Tensor]:
+        x, s = stream
+        return x + branch, s + 2 * branch
+
+
+class NaivePairOfStreams(Naive):
+    def seen(self, m: int, x: Tensor) -> Tensor:
+        return x + self.parts[m - 1].w * (2 * x - self.streams[0])
+
+    def n1(self, m: int, x: Tensor) -> Tensor:
+        return super().n1(m, self.seen(m, x))
+
+    def n2(self, m: int, x: Tensor) -> Tensor:
+        return super().n2(m, self.seen(m, x))
+
+
 class TokenTable(HeadMixing):
     """v + E[token], a table of its own for each layer."""
 

@@ -28,6 +28,13 @@ def test_normed_product(centred: bool, columns: int) -> None:
     assert gradcheck(lambda x, m: normed_product(x, m, 1e-5, centred=centred), (x, matrix))
 
 
+def test_normed_product_over_two_dimensions() -> None:
+    x, matrix = randn(2, 3, 4), randn(12, 5)
+    expected = F.rms_norm(x.flatten(1), (12,), eps=1e-5) @ matrix
+    torch.testing.assert_close(normed_product(x, matrix, 1e-5, dims=2), expected)
+    assert gradcheck(lambda x, m: normed_product(x, m, 1e-5, dims=2), (x, matrix))
+
+
 def test_normed_product_of_another_type() -> None:
     x, matrix = randn(2, 3, 8).float().detach(), randn(8, 3).float().detach()
     expected = F.rms_norm(x, (8,), eps=1e-5) @ matrix

@@ -28,6 +28,7 @@ class Example(NamedTuple):
 
 EXAMPLES = {
     "stream": Example("residual", small.StreamSum, small.NaiveStreamSum),
+    "a stream of two": Example("residual", small.PairOfStreams, small.NaivePairOfStreams),
     "tokens": Example("head_mixing", small.TokenTable, small.NaiveTokenTable),
     "projected": Example("head_mixing", small.FirstValues, small.NaiveFirstValues),
     "output": Example("head_mixing", small.GatedOutput, small.NaiveGatedOutput),

@@ -32,7 +32,9 @@ class _MixedStreams(torch.autograd.Function):
         if for_mix:
             d_mix = (streams @ grad.mT).sum_to_size(mix.shape).to(mix.dtype)
         if for_gains:
-            along = (grad @ branch.mT).squeeze(-1) if branch.size(-2) == 1 else (grad * branch).sum(dim=-1)
+            along = (
+                (grad @ branch.mT.to(grad.dtype)).squeeze(-1) if branch.size(-2) == 1 else (grad * branch).sum(dim=-1)
+            )
             d_gains = along.sum_to_size(gains.shape).to(gains.dtype)
         if for_branch:
             wide = gains.to(grad.dtype)

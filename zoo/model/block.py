@@ -11,8 +11,17 @@ from torch import Tensor, nn
 
 from zoo.errors import ConfigError
 from zoo.extension import (
-    ATTENTION, FFN, AttentionInputs, Extension, Layer, Residual, Stream, TemporalMixing, is_plain, name_of,
-)  # fmt: skip
+    ATTENTION,
+    FFN,
+    AttentionInputs,
+    Extension,
+    Layer,
+    Residual,
+    Stream,
+    TemporalMixing,
+    is_plain,
+    name_of,
+)
 from zoo.history import History, Pattern, Record
 from zoo.kernels.swiglu import swiglu
 from zoo.model.attention import Attention
