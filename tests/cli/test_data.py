@@ -35,7 +35,7 @@ def test_prepare_show_and_verify(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["prepare", "texts", *SETTINGS]) == 0
     said = capsys.readouterr()
     assert "training a tokenizer with 300 pieces on texts" in said.err and "1 document, " in said.out.replace("ts", "t")
-    assert main(["prepare", "texts", "--verify", *SETTINGS]) == 0
+    assert main(["prepare", "--verify", *SETTINGS, "texts"]) == 0  # --set takes the corpus too, and gives it back
     assert "every byte is as it was written" in capsys.readouterr().out
     assert main(["show", "texts", "--json", *SETTINGS]) == 0
     manifest = json.loads(capsys.readouterr().out)

@@ -385,6 +385,8 @@ def test_broken_records_are_left_out_and_counted(tmp_path: Path) -> None:
         (lambda row: row.update(format=99), "is of format 99, and this version reads 1"),
         (lambda row: row.update(sha256="0"), "its hash is not that of its content"),
         (lambda row: row.pop("splits"), "is damaged"),
+        (lambda row: row["splits"]["train"].update(unigram_entropy=1.0), "the hash of its figures is not theirs"),
+        (lambda row: row["splits"]["valid"].update(piece_bytes=1), "the hash of its figures is not theirs"),
         (lambda row: row["splits"]["train"]["shards"][0].update(name="../../x"), "a shard is not a file of the folder"),
         (lambda row: row["sources"].append(3), "is damaged"),
     ],
@@ -396,6 +398,14 @@ def test_a_strange_manifest_is_refused(tmp_path: Path, change: object, sentence:
     (folder / FILE).write_text(json.dumps(strange))
     with pytest.raises(DataError, match=sentence):
         read_manifest(folder)
+
+
+def test_a_manifest_from_before_there_was_a_hash_of_figures_is_read(tmp_path: Path) -> None:
+    opened = make(write(tmp_path), tmp_path / "cache")
+    older = json.loads((opened.folder / FILE).read_text())
+    del older["figures_sha256"]
+    (opened.folder / FILE).write_text(json.dumps(older))
+    assert read_manifest(opened.folder) == opened.manifest
 
 
 def test_the_manifest_says_what_is_there(tmp_path: Path) -> None:

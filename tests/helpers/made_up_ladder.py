@@ -53,7 +53,7 @@ def made_up_ladder(
                 arms[arm.ladder, depth, label] = arm
                 results += [_run(arm, seed, kappa) for seed in arm.seeds]
                 if label in times:
-                    costs[arm.arm] = _cost(arm, times[label])
+                    costs[arm.arm] = step_cost(arm, f"{arm.host} {arm.depth} plain", times[label])
     judged = {arm.arm: "small" for arm in arms.values() if arm.role == "method"}
     return MadeUp(results, NO_NOTES._replace(ladder_arms=arms, costs=costs, suites=judged))
 
@@ -100,10 +100,11 @@ def _run(arm: LadderArm, seed: int, kappa: float) -> Result:
     )
 
 
-def _cost(arm: LadderArm, time: float) -> StepCost:
+def step_cost(arm: LadderArm, plain: str, time: float) -> StepCost:
+    """A step that takes so many times as long as that of the plain block."""
     return StepCost(
         arm=arm.arm,
-        plain=f"{arm.host} {arm.depth} plain",
+        plain=plain,
         name=arm.label,
         match="method",
         host=arm.host,

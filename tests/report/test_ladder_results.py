@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from helpers import naive_ladder as naive
+from helpers.made_up_ladder import step_cost
 from helpers.pretend_ladder import LADDER, SETTINGS, LadderLauncher
 
 from zoo.bench.ladder_notes import PREDICTIONS, read_ladder_arms, read_predictions
 from zoo.bench.ladder_plan import plan_ladder
 from zoo.bench.ladder_runner import run_ladder
-from zoo.bench.step_costs import StepCost
 from zoo.bench.store import Store, read_suite_notes
 from zoo.report.figure_list import report_figures
 from zoo.report.figures import svg
@@ -93,24 +93,8 @@ def test_measured_time_is_counted(store: Path) -> None:
     results, arms = list(Store(folder[0]).read().values()), read_ladder_arms(folder)
     for slower, expected in ((1.5, "helps, not in time"), (0.9, "helps")):
         plain = {arm.depth: arm.arm for arm in arms.values() if arm.role == "plain"}
-        costs = {
-            arm.arm: StepCost(
-                arm=arm.arm,
-                plain=plain[arm.depth],
-                name="m",
-                match="method",
-                host="sequential",
-                rounds=[(slower, 1.0)] * 9,
-                memory=None,
-                threads=1,
-                code={},
-                settings={},
-                versions={},
-                measured="",
-            )
-            for arm in arms.values()
-            if arm.role == "method"
-        }
+        methods = [arm for arm in arms.values() if arm.role == "method"]
+        costs = {arm.arm: step_cost(arm, plain[arm.depth], slower) for arm in methods}
         found = row(ladder_findings(results, arms, {}, costs)[0], "v1_m4")
         assert found.verdict == expected and found.time is not None and found.compute is not None
         assert found.time.log.value == pytest.approx(found.compute.log.value - math.log(slower), abs=0.02)

@@ -162,3 +162,22 @@ def test_the_mean_of_one_arm_against_a_bound() -> None:
     assert ours.high == pytest.approx(theirs.confidence_interval(0.95).high - 0.5)
     assert spread(values).deviation == pytest.approx(numpy.std(values, ddof=1))
     assert not from_bound([1.0], 0.5).known and math.isnan(spread([]).mean)
+
+
+@pytest.mark.parametrize("size", [1e99, 1e155, 1e300])
+def test_losses_of_any_size_are_compared(size: float) -> None:
+    """A run that diverges may end with a loss whose square is no number; in units of it nothing changes."""
+    ours, theirs = fit_two_way(size * Y), fit_two_way(Y)
+    for one, other in ((1, 0), (4, 2)):
+        large, small = ours.difference(one, other), theirs.difference(one, other)
+        assert (large.mean / size, large.error / size) == (pytest.approx(small.mean), pytest.approx(small.error))
+        assert large.p == pytest.approx(small.p)
+    assert ours.deviation / size == pytest.approx(theirs.deviation)
+    assert ours.seed_deviation / size == pytest.approx(theirs.seed_deviation)
+
+
+def test_one_run_of_any_size_leaves_the_others_comparable() -> None:
+    table = Y.copy()
+    table[4, 0] = 1e300
+    difference = fit_two_way(table).difference(1, 0)
+    assert difference.n == 3 and math.isfinite(difference.mean)

@@ -63,7 +63,7 @@ class Manifest:
             "sources": [source._asdict() for source in self.sources],
             "splits": {name: _split_row(split) for name, split in self.splits.items()},
         }
-        return {**row, "sha256": self.hash()}
+        return {**row, "sha256": self.hash(), "figures_sha256": self.figures_hash()}
 
     def hash(self) -> str:
         """What identifies the folder's content, wherever and whenever its files were written."""
@@ -73,7 +73,17 @@ class Manifest:
             "shards": {name: [s.sha256 for s in split.shards] for name, split in self.splits.items()},
             "counts": {name: [s.documents, s.tokens, s.bytes] for name, s in self.splits.items()},
         }
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return _hash_of(content)
+
+    def figures_hash(self) -> str:
+        """Of what was computed from the content; apart, as what identifies a folder must not change with the arithmetic."""
+        return _hash_of(
+            {name: [s.piece_bytes, s.unigram_entropy, s.compressed_bits] for name, s in self.splits.items()}
+        )
+
+
+def _hash_of(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _split_row(split: Split) -> dict[str, Any]:
@@ -102,6 +112,8 @@ def read_manifest(folder: Path) -> Manifest:
         manifest = _parsed(row)
         if manifest.hash() != row["sha256"]:
             raise ValueError("its hash is not that of its content")
+        if row.get("figures_sha256", manifest.figures_hash()) != manifest.figures_hash():  # older pages have none
+            raise ValueError("the hash of its figures is not theirs")
         return manifest
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}") from error

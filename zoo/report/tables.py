@@ -174,7 +174,7 @@ def model_table(comparisons: Sequence[Comparison]) -> Table:
                 str(len(c.model.arms)),
                 number_text(fit.deviation, ".4f"),
                 "∞" if math.isinf(fit.prior.degrees) else number_text(fit.prior.degrees, ".1f"),
-                number_text(math.sqrt(fit.seed_variance), ".4f"),
+                number_text(fit.seed_deviation, ".4f"),
             )
         )
     head = ("family", "split", "arms", "s₀", "d₀", "seeds' deviation")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ROUNDS = 2  # of the fit: with equal weights, then with those of the variances that it gave
 EXACT = 1e-8  # relative: no loss is known better than that
 TINY = 1e-9  # degrees of freedom that are only rounding
+HUGE = 1e100  # from here on squares would be too large for a number: values are scaled
 
 
 class _Arm(NamedTuple):
@@ -38,12 +39,13 @@ class TwoWay:
     them has counts as much as it can tell, by how alike runs of one seed are.
     """
 
-    values: NDArray[Any]  # arm × seed; NaN where there is no run
+    values: NDArray[Any]  # arm × seed, divided by `scale` as all that follows; NaN where there is no run
     variances: NDArray[Any]  # s² of each arm; NaN without degrees of freedom
     degrees: NDArray[Any]  # d of each arm: its runs, less what arm and seeds were fitted with
     prior: Prior  # d₀ and s₀² of the family
     moderated: NDArray[Any]  # s̃² of each arm
     seed_variance: float  # of the seeds' effects
+    scale: float = 1.0
 
     @functools.cached_property
     def pooled_degrees(self) -> float:
@@ -53,7 +55,12 @@ class TwoWay:
     @property
     def deviation(self) -> float:
         """s₀: how far the runs of one arm typically lie apart, seeds aside."""
-        return math.sqrt(self.prior.variance)
+        return self.scale * math.sqrt(self.prior.variance)
+
+    @property
+    def seed_deviation(self) -> float:
+        """How far the seeds' effects typically lie apart."""
+        return self.scale * math.sqrt(self.seed_variance)
 
     @functools.cached_property
     def _seeds(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -85,12 +92,12 @@ class TwoWay:
             mean, part = ours.mean - theirs.mean, theirs.variance / theirs.n
             variance = ours.variance / ours.n + part
         if not self.pooled_degrees > TINY or ours.n < 2 or theirs.n < 2:
-            return Difference(n=ours.n, n_other=theirs.n, mean=mean)
+            return Difference(n=ours.n, n_other=theirs.n, mean=self.scale * mean)
         return Difference(
             n=ours.n,
             n_other=theirs.n,
-            mean=mean,
-            error=math.sqrt(variance),
+            mean=self.scale * mean,
+            error=self.scale * math.sqrt(variance),
             degrees=self.prior.total_degrees(min(ours.degrees, theirs.degrees)),
             shared=part / variance if variance > 0 else 0.5,
             pooled=math.isinf(self.prior.degrees),
@@ -124,11 +131,14 @@ def fit_two_way(values: Sequence[Sequence[float]] | NDArray[Any]) -> TwoWay:
 
     y = numpy.asarray(values, float)
     there = numpy.isfinite(y)
+    largest = float(numpy.max(numpy.abs(y), initial=0.0, where=there))
+    scale = 2.0 ** (math.frexp(largest)[1] - 1) if largest > HUGE else 1.0
+    y = y / scale
     n = there.sum(axis=1)
     shares = there / numpy.maximum(1, n[:, None])
     centred = numpy.where(there, y - numpy.sum(numpy.where(there, y, 0.0) * shares, axis=1, keepdims=True), 0.0)
     precisions = numpy.ones(len(y))
-    rounding = (EXACT * float(numpy.nanmax(numpy.abs(y), initial=0.0))) ** 2
+    rounding = (EXACT * largest / scale) ** 2
     for _ in range(ROUNDS):
         inverse = numpy.linalg.pinv(_seed_system(there, shares, precisions), rcond=1e-10, hermitian=True)
         effects = inverse @ (precisions @ centred)
@@ -145,7 +155,7 @@ def fit_two_way(values: Sequence[Sequence[float]] | NDArray[Any]) -> TwoWay:
             break
         precisions = _precisions(s2)
     seed_variance = _seed_variance(there, n, centred, residuals, inverse, shares, precisions)
-    return TwoWay(y, variances, degrees, prior, s2, seed_variance)
+    return TwoWay(y, variances, degrees, prior, s2, seed_variance, scale)
 
 
 def _precisions(variances: NDArray[Any]) -> NDArray[Any]:

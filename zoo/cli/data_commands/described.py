@@ -29,10 +29,19 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Every setting of the data, by its name."""
     from zoo.config.load import load_config
 
-    given = [] if arguments.corpus is None else [f"data.corpus = {arguments.corpus!r}"]
-    config = load_config(arguments.gin, [*arguments.set, *given])
+    corpus, bindings = _sorted_out(arguments.corpus, arguments.set)
+    given = [] if corpus is None else [f"data.corpus = {corpus!r}"]
+    config = load_config(arguments.gin, [*bindings, *given])
     whole = {**config.defaults, **config.values}
     return {key.removeprefix("data."): value for key, value in whole.items() if key.startswith("data.")}
+
+
+def _sorted_out(corpus: str | None, bindings: list[str]) -> tuple[str | None, list[str]]:
+    """The corpus and the bindings; --set takes all words that follow it, also a corpus behind a binding."""
+    words = [word for word in bindings if "=" not in word]
+    if corpus is not None or len(words) != 1 or bindings[0] == words[0]:
+        return corpus, bindings
+    return words[0], [word for word in bindings if word != words[0]]
 
 
 def opened(settings: dict[str, Any], into: Path | None = None, workers: int | None = None) -> list[Prepared]:
