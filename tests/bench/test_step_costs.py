@@ -12,8 +12,9 @@ from helpers.made_up_results import result, study
 from zoo.bench import measure_costs, step_costs
 from zoo.bench.arms import arms_of
 from zoo.bench.step_costs import StepCost
-from zoo.bench.store import FILE, Store, SuiteNotes, read_suite_notes
+from zoo.bench.store import FILE, Store
 from zoo.bench.suite import Suite
+from zoo.bench.suite_notes import SuiteNotes, read_suite_notes
 from zoo.bench.synthetic_step import decoding, evaluation, state_size
 from zoo.report.arm_results import arms
 from zoo.report.findings import Findings

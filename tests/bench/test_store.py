@@ -8,22 +8,9 @@ from pathlib import Path
 import pytest
 from helpers.made_up_results import result
 
-from zoo.bench.store import FILE, NO_NOTES, Store, best_factor, merged, note_suite, read_suite_notes
+from zoo.bench.store import FILE, Store, best_factor, merged
 from zoo.errors import ZooError
 from zoo.report.arm_results import arms
-
-
-def test_a_store_remembers_its_suites(tmp_path: Path) -> None:
-    assert read_suite_notes([tmp_path]) == NO_NOTES
-    note_suite(tmp_path, "", {"m": {"none": "p"}, "z": {}}, [])
-    note_suite(tmp_path, "b", {"m": {"flops": "f"}, "n": {}}, [("m", "n")])
-    note_suite(tmp_path, "a", {"n": {"none": "p"}}, [])
-    note_suite(tmp_path, "a", {"n": {"none": "q"}, "k": {}}, [("m", "n")])
-    found = read_suite_notes([tmp_path])
-    assert found.suites == {"m": "b", "n": "a", "k": "a", "z": ""}
-    assert found.baselines == {"m": {"none": "p", "flops": "f"}, "n": {"none": "q"}, "k": {}, "z": {}}
-    assert found.twins == (("m", "n"),)
-    assert read_suite_notes([tmp_path / FILE]) == found
 
 
 def test_the_best_learning_rate_is_chosen_on_the_first_seed() -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from helpers.made_up_results import many
 
-from zoo.bench.store import merged, read_suite_notes
+from zoo.bench.store import merged
+from zoo.bench.suite_notes import read_suite_notes
 from zoo.report.findings import Findings
 from zoo.report.grouping import by_method
 from zoo.report.pages import markdown

@@ -12,7 +12,8 @@ from helpers.made_up_results import result
 
 from zoo.bench.ladder_notes import LadderArm
 from zoo.bench.step_costs import StepCost
-from zoo.bench.store import NO_NOTES, Result, SuiteNotes
+from zoo.bench.store import Result
+from zoo.bench.suite_notes import NO_NOTES, SuiteNotes
 from zoo.report.findings import Findings
 
 SIZES = {2: 100_000, 3: 330_000, 4: 790_000}  # depth → parameters

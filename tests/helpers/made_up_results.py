@@ -8,7 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from zoo.bench.store import FILE, SUITES, Result
+from zoo.bench.store import FILE, Result
+from zoo.bench.suite_notes import SUITES
 
 
 def result(name: str, seed: int, loss: float | None, **changed: object) -> Result:

@@ -15,7 +15,8 @@ from helpers.pretend_ladder import LADDER, SETTINGS, LadderLauncher
 from zoo.bench.ladder_notes import PREDICTIONS, read_ladder_arms, read_predictions
 from zoo.bench.ladder_plan import plan_ladder
 from zoo.bench.ladder_runner import run_ladder
-from zoo.bench.store import Store, read_suite_notes
+from zoo.bench.store import Store
+from zoo.bench.suite_notes import read_suite_notes
 from zoo.report.figure_list import report_figures
 from zoo.report.figures import svg
 from zoo.report.findings import Findings

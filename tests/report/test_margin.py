@@ -10,8 +10,9 @@ import numpy
 import pytest
 from helpers.made_up_results import result, study
 
-from zoo.bench.store import SUITES, Result, SuiteNotes, note_suite, read_suite_notes, remember_margins
+from zoo.bench.store import Result
 from zoo.bench.suite import Suite
+from zoo.bench.suite_notes import SUITES, SuiteNotes, note_suite, read_suite_notes, remember_margins
 from zoo.errors import ConfigError
 from zoo.report.claim_outcomes import relation_status
 from zoo.report.findings import Findings

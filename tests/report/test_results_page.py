@@ -11,7 +11,8 @@ import pytest
 from helpers.made_up_ladder import made_up_ladder
 from helpers.made_up_results import result, study
 
-from zoo.bench.store import FILE, Store, merged, read_suite_notes
+from zoo.bench.store import FILE, Store, merged
+from zoo.bench.suite_notes import read_suite_notes
 from zoo.catalogue.cards import parse_card, with_measured
 from zoo.cli.report import main
 from zoo.errors import ZooError

@@ -8,7 +8,8 @@ import math
 import pytest
 from helpers.made_up_results import result, study
 
-from zoo.bench.store import Result, SuiteNotes
+from zoo.bench.store import Result
+from zoo.bench.suite_notes import SuiteNotes
 from zoo.report.arm_results import arms
 from zoo.report.cell_texts import caveats
 from zoo.report.findings import Findings

@@ -10,7 +10,8 @@ import pytest
 from helpers.made_up_results import result, study
 
 from zoo.bench import step_costs
-from zoo.bench.store import FILE, SUITES, Store, merged, read_results, read_suite_notes
+from zoo.bench.store import FILE, Store, merged, read_results
+from zoo.bench.suite_notes import SUITES, read_suite_notes
 from zoo.cli.arguments import failed
 from zoo.cli.report import main
 from zoo.errors import ZooError

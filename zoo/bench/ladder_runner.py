@@ -18,7 +18,8 @@ from zoo.bench.pool import Pool
 from zoo.bench.rate_trials import try_rates
 from zoo.bench.schedule import Say, Schedule
 from zoo.bench.step_costs import read_costs
-from zoo.bench.store import TUNING_SEED, Store, by_arm, note_suite
+from zoo.bench.store import TUNING_SEED, Store, by_arm
+from zoo.bench.suite_notes import note_suite
 
 GATE = 2  # rungs of the first gate: the smallest, where rates are chosen and looks are taken
 AGREE = math.sqrt(2)  # two rungs whose rates differ by more make the next one try all rates too

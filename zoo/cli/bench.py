@@ -123,7 +123,8 @@ def _compare(options: argparse.Namespace, methods: Sequence[str] | None) -> int:
     from zoo.bench.runner import run_bench
     from zoo.bench.selection import select_arms
     from zoo.bench.step_costs import read_costs
-    from zoo.bench.store import Store, note_suite
+    from zoo.bench.store import Store
+    from zoo.bench.suite_notes import note_suite
     from zoo.system.foreign_text import printable
 
     costs = functools.partial(read_costs, options.store)
@@ -162,7 +163,7 @@ def _measure(options: argparse.Namespace, methods: Sequence[str] | None, launche
 
 def _undecided(store: Store, judged: Collection[str]) -> Undecided:
     """The function from results to those of the judged methods that need more seeds."""
-    from zoo.bench.store import read_suite_notes
+    from zoo.bench.suite_notes import read_suite_notes
     from zoo.report.undecided import undecided_methods
 
     notes = read_suite_notes([store.folder])
@@ -211,7 +212,7 @@ def factors(text: str) -> tuple[float, ...]:
 
 def _report(store: Store, arms: Sequence[Arm]) -> None:
     """Write the report of a store, and print what it says of these arms."""
-    from zoo.bench.store import read_suite_notes, remember_margins
+    from zoo.bench.suite_notes import read_suite_notes, remember_margins
     from zoo.report.findings import Findings
     from zoo.report.report_folder import print_report, write_report
     from zoo.report.tables import tables

@@ -109,7 +109,8 @@ def _evaluate(arguments: argparse.Namespace, given: Sequence[tuple[str, str]]) -
 
 def _folders(given: Sequence[Path]) -> list[Path]:
     """The folders of runs that were named, and of a bench those of the runs that count, but not its tuning runs."""
-    from zoo.bench.store import FILE, merged, read_suite_notes
+    from zoo.bench.store import FILE, merged
+    from zoo.bench.suite_notes import read_suite_notes
     from zoo.errors import ZooError
     from zoo.report.arm_results import arms
 

@@ -68,7 +68,7 @@ def run(
 
 def print_ladder(plan: LadderPlan, store: Store) -> None:
     """Write the report of the store, and print what it says of this ladder."""
-    from zoo.bench.store import read_suite_notes
+    from zoo.bench.suite_notes import read_suite_notes
     from zoo.report.findings import Findings
     from zoo.report.ladder_tables import ladder_tables
     from zoo.report.report_folder import print_report, write_report

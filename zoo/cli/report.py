@@ -114,7 +114,8 @@ def _report(options: argparse.Namespace) -> int:
 
 def _findings(folders: Sequence[Path]) -> Findings:
     """What the results of these stores say together."""
-    from zoo.bench.store import merged, read_suite_notes
+    from zoo.bench.store import merged
+    from zoo.bench.suite_notes import read_suite_notes
     from zoo.report.findings import Findings
 
     return Findings.of(merged(folders), read_suite_notes(folders))

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from zoo.bench.step_costs import StepCost
-from zoo.bench.store import NO_NOTES, OWN, TUNING_SEED, Result, SuiteNotes, best_factor, newest
+from zoo.bench.store import OWN, TUNING_SEED, Result, best_factor, newest
+from zoo.bench.suite_notes import NO_NOTES, SuiteNotes
 from zoo.config.values import changed
 from zoo.counting.spent import Spent
 from zoo.statistics.spread import Spread, spread

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from zoo.bench.store import NO_NOTES, Result, SuiteNotes
+from zoo.bench.store import Result
+from zoo.bench.suite_notes import NO_NOTES, SuiteNotes
 from zoo.report.arm_results import ArmResults, arms
 from zoo.report.downstream import Downstream, downstream
 from zoo.report.ladder_results import LadderFindings, ladder_findings

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from zoo.bench.store import Result, SuiteNotes
+from zoo.bench.store import Result
+from zoo.bench.suite_notes import SuiteNotes
 from zoo.report.arm_results import ArmResults, arms, common_split, fair
 from zoo.report.family_models import FamilyModel
 from zoo.statistics.difference import Difference

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from zoo.bench.store import Result, SuiteNotes
+from zoo.bench.store import Result
+from zoo.bench.suite_notes import SuiteNotes
 from zoo.report.verdict_words import OPEN
 from zoo.report.verdicts import Comparison, compare
 from zoo.statistics.looks import FUTILE, SEEDS, conditional_power, look_at, planned_looks

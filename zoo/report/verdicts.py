@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from zoo.bench.store import NO_NOTES, Result, SuiteNotes
+from zoo.bench.store import Result
+from zoo.bench.suite_notes import NO_NOTES, SuiteNotes
 from zoo.report.arm_results import ArmResults, Split, arms, common_split, fair
 from zoo.report.family_models import FamilyModel
 from zoo.report.margin import worth_of_compute
