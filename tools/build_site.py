@@ -3,7 +3,10 @@
 tools/run python tools/build_site.py             # into build/site
 tools/run python tools/build_site.py --into DIR  # elsewhere
 
-Needs the extra `docs`. The site asks nobody for anything: no fonts, no scripts but its own.
+Needs the extra `docs`. The site asks nobody for anything: no fonts, no scripts but its own. So a diagram in Mermaid, whose
+script would come from elsewhere, stays as its text. Pages can be read from the disk; for the search they must be served:
+
+python -m http.server --bind 127.0.0.1 --directory build/site
 """
 
 from __future__ import annotations
@@ -29,12 +32,17 @@ MENU: dict[str, tuple[str, ...]] = {
 TITLES = {"methods/README": "All methods", "tour": "A tour (notebook)"}
 
 
-STYLE = "wide.css"  # tables and commands of these pages are 120 characters wide
+STYLE = "wide.css"  # tables and commands of these pages are 120 characters wide, and a name in a table is one word
+SEPARATOR = r"""[\s\-,:!=\[\]()"'`/@]+|\.(?!\d)|&[lg]t;"""  # of words: the parts of model.start_from are found, too
+CSS = """\
+.md-grid { max-width: 84rem; }
+.md-typeset td code { overflow-wrap: normal; word-break: normal; }
+"""
 
 
 def gather(folder: Path) -> None:
     """Lay the pages out as in the repository, so that their links lead to each other."""
-    (folder / STYLE).write_text(".md-grid { max-width: 84rem; }\n", "utf-8")
+    (folder / STYLE).write_text(CSS, "utf-8")
     for name in PAGES:
         if (ROOT / name).is_file():
             shutil.copy(ROOT / name, folder / name)
@@ -104,7 +112,7 @@ def build(into: Path) -> list[str]:
                      "toggle": {"icon": "material/weather-sunny", "name": "light"}},
                 ],
             },
-            plugins=["material/search"],
+            plugins={"material/search": {"separator": SEPARATOR}},
             extra_css=[STYLE],
             markdown_extensions=["tables", "fenced_code", {"toc": {"permalink": True}}, "pymdownx.highlight",
                                  "pymdownx.superfences", "sane_lists"],

@@ -38,6 +38,8 @@ def test_the_site_is_built_without_a_complaint(tool: ModuleType, tmp_path: Path)
         "docs/writing-a-method.html",
         "docs/methods/index.html",
     } <= pages
+    words = re.split(index["config"]["separator"], "set model.start_from='my/llama' of 0.4.13 (@residual.v1_m3)")
+    assert {"model", "start_from", "my", "llama", "0.4.13", "residual", "v1_m3"} <= {*words}
     home = (tmp_path / "site/index.html").read_text("utf-8")
     assert "md-search__input" in home
     asked = re.findall(r'(?:src|href)="(https?://[^"]+)"', re.sub(r"<a [^>]*>", "", home))

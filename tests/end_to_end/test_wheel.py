@@ -35,6 +35,7 @@ def test_the_wheel_carries_every_file(installed: Path) -> None:
     assert names(installed / "zoo_gin", "*.gin") == names(PROJECT / "gin", "*.gin")
     assert names(installed / "zoo_plugins", "*.md") == names(PROJECT / "plugins", "*.md")
     assert names(installed / "zoo", "*.py") == names(PROJECT / "zoo", "*.py")
+    assert (installed / "zoo/py.typed").is_file()
     assert names(installed / "zoo", "*.in") == names(PROJECT / "zoo", "*.in")
     autoload = installed / "zoo_autoload.py"  # what torch calls: no link
     assert not autoload.is_symlink() and autoload.read_bytes() == (PROJECT / "zoo/autoload.py").read_bytes()

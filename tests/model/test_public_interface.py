@@ -13,7 +13,7 @@ from helpers.random_models import random_model
 from zoo.history import Block
 
 ROOT = Path(__file__).parents[2]
-FOR_USERS = {"__init__", "__main__", "hub"}  # not for methods: docs/python.md, docs/hub.md
+FOR_USERS = {"__init__", "__main__", "autoload", "hub"}  # not for methods: docs/python.md, docs/hub.md
 MODULES = sorted(f"zoo.{path.stem}" for path in (ROOT / "zoo").glob("*.py") if path.stem not in FOR_USERS)
 TABLE = {
     module: set(re.findall(r"`(\w+)`", names))

@@ -32,9 +32,8 @@ class _MixedStreams(torch.autograd.Function):
         if for_mix:
             d_mix = (streams @ grad.mT).sum_to_size(mix.shape).to(mix.dtype)
         if for_gains:
-            along = (
-                (grad @ branch.mT.to(grad.dtype)).squeeze(-1) if branch.size(-2) == 1 else (grad * branch).sum(dim=-1)
-            )
+            own = branch.to(grad.dtype)  # under autocast a branch is of a smaller type than the streams
+            along = (grad @ own.mT).squeeze(-1) if own.size(-2) == 1 else (grad * own).sum(dim=-1)
             d_gains = along.sum_to_size(gains.shape).to(gains.dtype)
         if for_branch:
             wide = gains.to(grad.dtype)

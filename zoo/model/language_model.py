@@ -54,6 +54,20 @@ class LanguageModel(CausalLM):
         self.refuses = sorted({name_of(part) for part in self.all_parts() if not _decodes(part)})
         self._run_stack: Callable[[Tensor, Tensor, State | None], Tensor] = self._stack
 
+    if TYPE_CHECKING:  # as it is called: fairseq2's must have a layout
+
+        def __call__(
+            self,
+            seqs: Tensor,
+            seqs_layout: BatchLayout | None = None,
+            targets: Tensor | None = None,
+            *,
+            state_bag: IncrementalStateBag | None = None,
+            target_mask: Tensor | None = None,
+            reduction: Literal["sum", "mean"] = "sum",
+            z_loss: float = 0.0,
+        ) -> Tensor: ...
+
     def forward(
         self,
         seqs: Tensor,
