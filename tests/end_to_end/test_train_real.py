@@ -19,6 +19,7 @@ from helpers.tiny_training import outcome
 from helpers.torchrun import torchrun
 
 from zoo.cli import train as cli
+from zoo.cli.generate import main as generate
 from zoo.config.gin_bridge import reset_config
 from zoo.config.load import load_config
 from zoo.data.batches import BatchReader
@@ -109,6 +110,35 @@ def test_interrupted_and_continued_it_ends_in_the_same_bits(
         assert go(corpus, tmp_path / "run").status == "interrupted"
     assert go(corpus, tmp_path / "run").status == "finished"
     assert outcome(tmp_path / "run") == whole
+
+
+@pytest.mark.parametrize("file", ["mamba2", "hybrids/gated_deltanet_1_1"])
+def test_a_mixer_in_attentions_place_trains_is_interrupted_goes_on_and_speaks(
+    file: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same bits as without the interruption; with what decoding keeps, the same text as without."""
+    settings = [
+        *from_files(corpus),
+        "data.length=32",
+        "train.steps=6",
+        "train.lr=0.02",
+        "train.save_every=2",
+        "train.device='cpu'",
+    ]
+    command = ["--gin", "sizes/tiny", file, "--set", *settings, "--run"]
+    assert cli.main([*command, str(tmp_path / "whole")]) == 0
+    with monkeypatch.context() as patched:
+        at_batch(patched, 4, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        assert cli.main([*command, str(tmp_path / "run")]) == 128 + signal.SIGTERM
+    assert cli.main([*command, str(tmp_path / "run")]) == 0
+    assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
+    texts = []
+    for more in ([], ["--no-cache"]):
+        capsys.readouterr()
+        given = ["--run", str(tmp_path / "run"), "--prompt", "one two", "--max-tokens", "24", "--samples", "4"]
+        assert generate([*given, *more]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
 
 
 def test_saved_activations_change_no_bit(corpus: Path, tmp_path: Path, whole: dict[str, Any]) -> None:

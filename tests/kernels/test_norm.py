@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from helpers.random_tensors import randn
 from torch.autograd import gradcheck
 
-from zoo.kernels.norm import normed_product, rms_norm
+from zoo.kernels.norm import normed_product, rms_norm, unit
 
 
 def test_rms_norm() -> None:
@@ -51,3 +51,15 @@ def test_what_is_compiled_has_the_same_gradients(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     for centred in (False, True):
         assert gradcheck(lambda x, m, c=centred: normed_product(x, m, 1e-5, centred=c), (randn(2, 3, 8), randn(8, 3)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_of_length_one(dtype: torch.dtype) -> None:
+    x = torch.randn(3, 4, 5, dtype=dtype)
+    x[0, 1] = 0  # a row of zeros stays one
+    x.requires_grad_()
+    ours, theirs = unit(x), F.normalize(x, dim=-1)
+    torch.testing.assert_close(ours, theirs)
+    assert not ours[0, 1].any()
+    grad = torch.randn_like(x)
+    torch.testing.assert_close(torch.autograd.grad(ours, x, grad), torch.autograd.grad(theirs, x, grad))

@@ -120,10 +120,10 @@ def states_of(left: Tensor, right: Tensor, carry: Carry, start: Tensor | None) -
     """
     shape = (*left.shape[1:-1], right.size(-1))
     if torch.compiler.is_compiling():
-        states = [left.new_zeros(shape) if start is None else start]
+        before = [left.new_zeros(shape) if start is None else start]
         for i, add in enumerate((left @ right).unbind()):
-            states.append(carry(i, add, states[-1]))
-        return torch.stack(states)
+            before.append(carry(i, add, before[-1]))
+        return torch.stack(before)
     states = left.new_empty(left.size(0) + 1, *shape)
     _set(states[0], start)
     _product_into(states[1:], left, right)

@@ -62,7 +62,7 @@ def weighted_sum(weights: Tensor, tensors: Sequence[Tensor]) -> Tensor:
     return _WeightedSum.apply(weights, *tensors)
 
 
-CACHE = 1 << 21  # bytes of u: with as many of the gradient's they stay in a core's cache, or near it
+CACHE = 1 << 21  # bytes of u per thread: with as many of the gradient's they stay in a core's cache, or near it
 
 
 class _Taps(torch.autograd.Function):
@@ -113,7 +113,8 @@ def add_gradients(
 
 def in_cache(u: Tensor, *sets: Tensor) -> Iterator[slice]:
     """Rows of u (B, T, D), so few at a time that passes over them find them in the cache; of weights per tap, all at once."""
-    few = max(1, CACHE // max(1, u.size(1) * u.size(2) * u.element_size()))
+    room = CACHE * torch.get_num_threads()  # each thread takes its share of the rows, the same in every pass
+    few = max(1, room // max(1, u.size(1) * u.size(2) * u.element_size()))
     rows = few if any(weights.dim() == 2 for weights in sets) else max(1, u.size(0))
     return (slice(start, start + rows) for start in range(0, u.size(0), rows))
 
