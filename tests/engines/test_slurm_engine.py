@@ -202,17 +202,12 @@ def test_sigterm_is_preemption_only_where_slurm_says_so(monkeypatch: pytest.Monk
     told: list[int] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR2)}
     try:
-        for state, preempted, expected in (
-            ("RUNNING", "2026-01-01T00:00:00", [signal.SIGTERM]),
-            ("RUNNING", "None", []),
-            ("COMPLETING", "2026-01-01T00:00:00", []),
-        ):
-            answer = f"JobId=7 JobState={state} PreemptEligibleTime=2026-01-01T00:00:00 PreemptTime={preempted}"
-            monkeypatch.setattr(slurm, "command", lambda *_, answer=answer: answer)
+        for state, expected in (("RUNNING", [signal.SIGTERM]), ("COMPLETING", []), ("CANCELLED", [])):
+            monkeypatch.setattr(slurm, "command", lambda *_, state=state: f"JobId=7 JobState={state} Reason=None")
             signal.signal(signal.SIGUSR2, lambda number, _: told.append(number))
             told.clear()
             slurm._on_sigterm(signal.SIGTERM, None)
-            assert told == expected, (state, preempted)
+            assert told == expected, state
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

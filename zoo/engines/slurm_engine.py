@@ -66,12 +66,12 @@ def _on_sigterm(number: int, frame: FrameType | None) -> None:
 
 
 def is_preempted(job: str) -> bool:
-    """Whether this job runs, and only until the grace of its preemption is over."""
+    """Whether a job that got SIGTERM still counts as running: until the grace is over. One that was cancelled does not."""
     try:
         told = command("scontrol", "show", "job", job)
     except ZooError:  # a busy controller: as without the signal, it goes on from its last checkpoint
         return False
-    return "JobState=RUNNING" in told and bool(re.search(r"\bPreemptTime=\d", told))
+    return "JobState=RUNNING" in told
 
 
 class Queue(Protocol):
