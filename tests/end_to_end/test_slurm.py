@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helpers import tiny_training
 from helpers.broken_bench import figures, runs_of
 from helpers.one_node_slurm import missing, one_node_slurm
 
@@ -93,6 +95,26 @@ def test_slurm_itself_takes_a_job_off_its_node_and_queues_it_again(
     assert [ending.failure for ending in endings] == [None], lines
     assert (folder / "saved").exists() and (folder / "resumed").exists() and not (folder / "hears").exists()
     assert not any("started again" in line for line in lines)  # by the bench: Slurm did it
+
+
+def test_the_tasks_of_srun_are_the_ranks_of_one_run(slurm: dict[str, str], tmp_path: Path) -> None:
+    corpus = tiny_training.write_corpus(tmp_path)
+    settings = [f"data.corpus='{corpus}'", f"data.cache='{tmp_path / 'cache'}'", "train.device='cpu'", "train.steps=6"]
+    train = [sys.executable, "-m", "zoo.cli.train", "--gin", "sizes/tiny", "--run", str(tmp_path / "run")]
+    words = [
+        "srun",
+        "--partition=urgent",
+        "--ntasks=2",
+        "--time=5",
+        *train,
+        "--set",
+        "train.parallel='fsdp'",
+        *settings,
+    ]
+    done = subprocess.run(words, env={**slurm, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["status"], summary["world_size"]) == ("finished", 2)
 
 
 @pytest.mark.parametrize(

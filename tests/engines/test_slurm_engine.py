@@ -196,3 +196,20 @@ def test_a_store_that_nodes_do_not_see(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(ZooError, match="is not seen by the nodes of Slurm"):
         check_store(tmp_path, None, lines.append)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_sigterm_is_preemption_only_where_slurm_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR2)}
+    try:
+        for state, expected in (("RUNNING", [signal.SIGTERM]), ("COMPLETING", []), ("CANCELLED", [])):
+            monkeypatch.setattr(slurm, "command", lambda *_, state=state: f"JobId=7 JobState={state} Reason=None")
+            signal.signal(signal.SIGUSR2, lambda number, _: told.append(number))
+            told.clear()
+            slurm._on_sigterm(signal.SIGTERM, None)
+            assert told == expected, state
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    monkeypatch.setattr(slurm, "command", lambda *_: (_ for _ in ()).throw(ZooError("Slurm does not answer")))
+    assert not slurm.is_preempted("7")

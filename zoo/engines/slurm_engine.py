@@ -1,18 +1,22 @@
 """Slurm as an engine, through submitit: attempts are jobs, several together an array.
 
-On preemption and before its time is up Slurm sends SIGUSR2 (not SIGUSR1, which NCCL takes for itself): the run saves and
-stops, and Slurm puts the job back into its queue. What ends in any other way, the bench starts again.
+Before its time is up Slurm sends SIGUSR2 (not SIGUSR1, which NCCL takes for itself), on preemption that or SIGTERM: the run
+saves and stops, and Slurm puts the job back into its queue. What ends in any other way, the bench starts again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
+import signal
 import subprocess
+import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any, Protocol
 
 from zoo.engines.attempt import Carrier
@@ -40,6 +44,8 @@ class SlurmAttempt:
 
     def __call__(self) -> int:
         self._carrier = Carrier(*self._start, deaf=True)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, _on_sigterm)
         return self._carrier.run()
 
     def checkpoint(self) -> Any:
@@ -49,6 +55,23 @@ class SlurmAttempt:
         if self._carrier:
             self._carrier.interrupt()
         return DelayedSubmission(SlurmAttempt(*self._start))
+
+
+def _on_sigterm(number: int, frame: FrameType | None) -> None:
+    """On a node: a job that is preempted does what submitit does on SIGUSR2; one that was cancelled is killed soon."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it comes again when the grace is over
+    go_on_later = signal.getsignal(signal.SIGUSR2)
+    if callable(go_on_later) and is_preempted(os.environ.get("SLURM_JOB_ID", "")):
+        go_on_later(number, frame)
+
+
+def is_preempted(job: str) -> bool:
+    """Whether a job that got SIGTERM still counts as running: until the grace is over. One that was cancelled does not."""
+    try:
+        told = command("scontrol", "show", "job", job)
+    except ZooError:  # a busy controller: as without the signal, it goes on from its last checkpoint
+        return False
+    return "JobState=RUNNING" in told
 
 
 class Queue(Protocol):

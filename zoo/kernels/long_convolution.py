@@ -18,5 +18,7 @@ def long_convolution(u: Tensor, kernel: Tensor) -> Tensor:
     wide, kernel = at_least_single(u, kernel[:length])
     with without_autocast(u):
         size = 2 * length
-        product = torch.fft.rfft(wide, n=size, dim=1) * torch.fft.rfft(kernel, n=size, dim=0)
-        return torch.fft.irfft(product, n=size, dim=1)[:, :length].to(u.dtype)
+        # Along the last dimension: along another one, torch tells its compiler of other strides than the result has.
+        rows, taps = wide.transpose(1, 2).contiguous(), kernel.t().contiguous()
+        product = torch.fft.rfft(rows, n=size) * torch.fft.rfft(taps, n=size)
+        return torch.fft.irfft(product, n=size)[..., :length].transpose(1, 2).to(u.dtype)
