@@ -6,8 +6,7 @@ import io
 
 from matplotlib.figure import Figure
 from PIL import Image
-from torch.utils.tensorboard import _utils
-from torch.utils.tensorboard import summary as theirs
+from torch.utils.tensorboard import _utils, summary as theirs
 
 from zoo.runs.event_summaries import figure_summary, row_end, row_summaries, text_summary
 
