@@ -24,4 +24,4 @@ def test_a_figure_has_the_pixels_that_torch_would_write() -> None:
     (other,) = theirs.image("a", _utils.figure_to_image(figure), dataformats="CHW").value
     ours_drawn, theirs_drawn = (Image.open(io.BytesIO(each.image.encoded_image_string)) for each in (ours, other))
     assert (ours.tag, ours.image.width, ours.image.height) == ("a", other.image.width, other.image.height)
-    assert list(ours_drawn.getdata()) == list(theirs_drawn.getdata())
+    assert ours_drawn.tobytes() == theirs_drawn.tobytes()
