@@ -11,6 +11,7 @@ from helpers.made_up_results import result
 from zoo.bench.store import FILE, Store, best_factor, merged
 from zoo.errors import ZooError
 from zoo.report.arm_results import arms
+from zoo.system import json_rows
 
 
 def test_the_best_learning_rate_is_chosen_on_the_first_seed() -> None:
@@ -66,3 +67,27 @@ def test_the_budgets_of_a_run_are_kept_and_older_lines_have_none(tmp_path: Path)
     del rows[1]["budgets"]
     (tmp_path / FILE).write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert [each.budgets for each in store.read().values()] == [budgets, []]
+
+
+def test_a_store_reads_what_was_added_and_all_of_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bytes] = []
+    original = json_rows.parsed
+    monkeypatch.setattr(json_rows, "parsed", lambda line: (parsed.append(line), original(line))[1])
+    store = Store(tmp_path)
+    assert store.read() == {}
+    store.append(result("m", 1, 3.0))
+    first = store.read()
+    first.clear()  # the caller's own
+    store.append(result("m", 2, 3.5))
+    assert list(store.read()) == ["m-1-1.0", "m-2-1.0"] and len(parsed) == 2
+    line = (tmp_path / FILE).read_bytes().splitlines()[0].replace(b"m-1-1.0", b"m-3-1.0")
+    with (tmp_path / FILE).open("ab") as file:
+        file.write(line[:50])
+    assert len(store.read()) == 2  # half a line, so far
+    with (tmp_path / FILE).open("ab") as file:
+        file.write(line[50:] + b"\n")
+    assert len(store.read()) == 3
+    (tmp_path / FILE).write_bytes(line + b"\n")
+    assert list(store.read()) == ["m-3-1.0"]
+    (tmp_path / FILE).unlink()
+    assert store.read() == {}

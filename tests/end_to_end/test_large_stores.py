@@ -46,3 +46,12 @@ def test_fifty_thousand_runs(tmp_path: Path) -> None:
     command = [sys.executable, "-c", measured, sys.executable, "-c", REPORT, str(tmp_path)]
     seconds, kilobytes = map(float, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
     assert seconds <= 30 and kilobytes <= 1e6
+
+
+def test_a_report_needs_no_torch(tmp_path: Path) -> None:
+    """Which would be most of its memory, and seconds of a small one."""
+    many(tmp_path, 9)
+    code = f"import sys; from zoo.cli.report import main; code = main([{str(tmp_path)!r}]); print('torch' in sys.modules, code)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False 0", done.stderr
+    assert list((tmp_path / "tensorboard").glob("report/events.*"))

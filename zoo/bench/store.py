@@ -16,8 +16,9 @@ from zoo.bench.time_stamps import believable
 from zoo.counting.spent import Kind
 from zoo.errors import ZooError
 from zoo.system.files import append_line
-from zoo.system.json_rows import Point, Warn, check, packed, records, warn
+from zoo.system.json_rows import GrowingFile, Point, Warn, check, packed, records, warn
 from zoo.system.lock import open_lock, try_lock
+from zoo.system.memory import collection_paused
 
 FILE = "results.jsonl"
 KINDS = dict.fromkeys(get_args(Kind))  # of match
@@ -93,10 +94,11 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._file = ResultFile(folder / FILE)
 
     def read(self) -> dict[str, Result]:
         """Every run by its key, the one that was written last at the end; a line that is no result is passed over."""
-        return read_results(self.folder / FILE)
+        return self._file.read()
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -133,17 +135,32 @@ class Store:
         append_line(self.folder / FILE, row | points | {"settings": dict(result.settings)})
 
 
-def read_results(file: Path, warn: Warn = warn, brief: bool = False) -> dict[str, Result]:
-    """Every run by its key, as its last line has it, in the order in which they ended: that of the lines, not of clocks.
+class ResultFile:
+    """A file of results: a bench asks for them after every few runs, and has each line read once.
 
     `brief` leaves out what only running it again needs.
     """
-    results: dict[str, Result] = {}
-    for result in records(file, "result", _reader(brief), warn):
-        if not _same_run(results.get(result.key), result):
-            results.pop(result.key, None)  # so that it stands last
-        results[result.key] = result
-    return results
+
+    def __init__(self, file: Path, warn: Warn = warn, brief: bool = False) -> None:
+        self._lines, self._warn, self._convert = GrowingFile(file), warn, _reader(brief)
+        self._results: dict[str, Result] = {}
+
+    def read(self) -> dict[str, Result]:
+        """Every run by its key, as its last line has it, in the order in which they ended: that of the lines, not of clocks."""
+        if self._lines.is_other():
+            self._results = {}
+        results = self._results
+        with collection_paused():
+            for result in records(self._lines, "result", self._convert, self._warn):
+                if not _same_run(results.get(result.key), result):
+                    results.pop(result.key, None)  # so that it stands last
+                results[result.key] = result
+        return dict(results)
+
+
+def read_results(file: Path, warn: Warn = warn, brief: bool = False) -> dict[str, Result]:
+    """The results of a file, as `ResultFile` has them."""
+    return ResultFile(file, warn, brief).read()
 
 
 def _same_run(one: Result | None, other: Result) -> bool:

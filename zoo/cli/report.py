@@ -62,10 +62,11 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     from zoo.errors import ZooError
+    from zoo.system.memory import collection_paused
 
-    gc.disable()  # results hold no cycles, and looking for some takes longer the more there are
     try:
-        code = _report(options)
+        with collection_paused():
+            code = _report(options)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -73,8 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ZooError, OSError) as error:
         return failed(PROGRAM, error)
     finally:
-        gc.freeze()  # nor need the end of the process look for any
-        gc.enable()
+        gc.freeze()  # nor does the end of the process look for cycles
 
 
 def _report(options: argparse.Namespace) -> int:

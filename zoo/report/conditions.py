@@ -53,4 +53,5 @@ def _list(values: Iterable[int]) -> str:
     ordered = sorted(values)
     if len(ordered) > MOST:
         return f"{ordered[0]:,} to {ordered[-1]:,}"
-    return " and ".join(f"{value:,}" for value in ordered)
+    *others, last = (f"{value:,}" for value in ordered)
+    return f"{', '.join(others)} and {last}" if others else last

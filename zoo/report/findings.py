@@ -13,6 +13,7 @@ from zoo.report.ladder_results import LadderFindings, ladder_findings
 from zoo.report.redefined import counted_results
 from zoo.report.twins import Twins, twins_among
 from zoo.report.verdicts import Comparison, compare_arms
+from zoo.system.memory import collection_paused
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,11 @@ class Findings:
     @classmethod
     def of(cls, results: Sequence[Result], notes: SuiteNotes = NO_NOTES) -> Findings:
         """What these results say, but for those of methods that were redefined since."""
+        with collection_paused():
+            return cls._of(results, notes)
+
+    @classmethod
+    def _of(cls, results: Sequence[Result], notes: SuiteNotes) -> Findings:
         counting, redefined = counted_results(results)
         by_id = arms(counting, notes)
         comparisons = compare_arms(by_id, notes)

@@ -138,7 +138,7 @@ def _table(some: Sequence[Standing], links: Mapping[str, str]) -> str:
     way = "right of the line it helps" if ladder else "left of the line it is better"
     return (
         f'<div class="scroll"><table class="standings"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-        f'<p class="note">Dot: the estimate; bar: its 95 % interval; {way}; a square lies beyond the axis. Sizes: parameters of'
+        f'<p class="note">Dot: the estimate; bar: its 95 % interval; {way}; a diamond lies beyond the axis. Sizes: parameters of'
         " the plain block. Time ×: a training step's beside the plain block's; parameters and FLOPs: what the method has more. A"
         f" method's name opens its page; a word explains itself when pointed at.{note}</p>"
     )

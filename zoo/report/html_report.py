@@ -36,9 +36,9 @@ def html_pieces(report: Findings) -> Iterator[str]:
     links = {page.name: f"#{anchor(page)}" for page in pages}
     style, script = _file("page.css"), _file("page.js")
     yield f'{_head(style, script)}<body><div class="overview"><h1 id="top">{TITLE}</h1>'
-    for sentence in (conditions(report), trust(report.ladders), redefined_text(report.redefined)):
+    yield f"<p>{text(trust(report.ladders))}</p>{first_screen(rows, links)}"
+    for sentence in filter(None, (conditions(report), redefined_text(report.redefined))):
         yield f"<p>{text(sentence)}</p>"
-    yield first_screen(rows, links)
     yield from map(_table, map(controls_table, report.ladders))
     yield f"<h2>What the words mean</h2><details><summary>columns and verdicts</summary>{_legend(report)}</details>"
     yield "<h2>All tables</h2>"

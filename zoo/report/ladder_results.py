@@ -11,11 +11,12 @@ from zoo.bench.ladder_notes import LadderArm, Prediction
 from zoo.bench.step_costs import StepCost
 from zoo.bench.store import Result
 from zoo.report.arm_results import Split
-from zoo.report.trained import early_loss, learned_nothing
+from zoo.report.trained import early_loss
 from zoo.scaling.ladder_verdicts import FAR, Trouble, ladder_verdict
 from zoo.scaling.multiplier import Estimate, Multiplier, Overall, in_time, multiplier, over_rungs
 from zoo.scaling.noise import Noise, noise_by_rung, pooled_noise
 from zoo.scaling.plain_curve import Curve, plain_curve
+from zoo.statistics.learning import learned_nothing
 
 PLAIN = ("plain", "other seeds", "more tokens", "budget")  # roles of arms that are the plain block
 REACH_95 = 1.96  # standard errors to each side of a 95 % interval
@@ -301,12 +302,10 @@ def trouble(rungs: Sequence[RungResults], label: str) -> Trouble | None:
             return Trouble("leaks", rung.number)
         if len(runs.finished) < len(runs.results):
             return Trouble("diverged", rung.number)
-        losses = runs.losses("validation")  # which the entropy is of
-        if losses and runs.noted.role not in PLAIN:
-            loss = Estimate(statistics.fmean(losses), rung.noise.of_mean(len(losses)), rung.noise.degrees)
-            early = early_loss(rung.plain.finished)
-            if learned_nothing(loss.value, loss.interval()[1], runs.results[0].unigram_entropy, early):
-                return Trouble("did not train", rung.number)
+        losses, entropy = runs.losses("validation"), runs.results[0].unigram_entropy  # which is of that split
+        judged = runs.noted.role not in PLAIN
+        if judged and learned_nothing(losses, entropy, early_loss(rung.plain.finished)):
+            return Trouble("did not train", rung.number)
     return None
 
 

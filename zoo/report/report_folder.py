@@ -18,10 +18,16 @@ from zoo.report.selection import left_out
 from zoo.report.standings import standings
 from zoo.report.tensorboard import IN_TENSORBOARD, REPORT, RUN, SHOWN, SOME, TENSORBOARD, to_tensorboard
 from zoo.system.files import write_atomically, write_pieces_atomically
+from zoo.system.memory import collection_paused
 
 
 def write_report(report: Findings, folder: Path) -> None:
     """Write report.md with its figures, report.html, and the same for TensorBoard."""
+    with collection_paused():
+        _write(report, folder)
+
+
+def _write(report: Findings, folder: Path) -> None:
     drawn, note = report_figures(report), left_out(report)
     images = {name: svg(figure) for name, figure in drawn}
     _clear(folder)

@@ -104,7 +104,13 @@ def _for_cards(drawn: Sequence[tuple[str, Figure]]) -> list[tuple[str, Figure]]:
 
 
 def _to_hparams(run: Result, folder: Path) -> None:
-    chosen = {"method": run.name, "match": run.match, "host": run.host, "seed": run.seed, "lr": run.lr}
+    chosen: dict[str, float | int | str | bool] = {
+        "method": run.name,
+        "match": run.match,
+        "host": run.host,
+        "seed": run.seed,
+        "lr": run.lr,
+    }
     figures = {"loss": run.loss, "valid_loss": run.valid_loss or math.nan, "parameters": float(run.parameters)}
     results = {f"result/{name}": value for name, value in figures.items()}
     with _events(folder) as events:

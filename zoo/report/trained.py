@@ -1,4 +1,4 @@
-"""Whether an arm has learned anything: comparing one that has not says nothing of its idea."""
+"""Which arms did not train, and what the plain block had learned by a tenth of its tokens."""
 
 from __future__ import annotations
 
@@ -8,27 +8,15 @@ from collections.abc import Sequence
 
 from zoo.bench.store import Result
 from zoo.report.arm_results import ArmResults
-from zoo.statistics.difference import from_bound
+from zoo.statistics.learning import learned_nothing
 
 TENTH = 0.1  # of the plain block's tokens
 
 
-def learned_nothing(loss: float, high: float, entropy: float, early: float) -> bool:
-    """Whether a mean validation loss is not clearly below the unigram entropy, or above `early`.
-
-    Clearly: `high`, the upper end of its 95 % interval, is below too; of one seed, where that is NaN, the loss. `early` is the
-    plain block's loss at a tenth of its tokens. What is not known (NaN) speaks for neither.
-    """
-    return (loss if math.isnan(high) else high) >= entropy or loss > early
-
-
 def did_not_train(arm: ArmResults, early: float) -> bool:
-    """Whether an arm has learned nothing, by the interval of its own seeds. What diverged is judged as that."""
-    losses = list(arm.losses("validation").values())
-    if not losses or arm.diverged:
-        return False
-    high = from_bound(losses, 0.0).high
-    return learned_nothing(statistics.fmean(losses), high, arm.first.unigram_entropy, early)
+    """Whether an arm has learned nothing. What diverged is judged as that."""
+    losses = list(arm.losses("validation").values())  # which the entropy is of
+    return not arm.diverged and learned_nothing(losses, arm.first.unigram_entropy, early)
 
 
 def early_loss(plain: Sequence[Result]) -> float:

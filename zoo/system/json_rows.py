@@ -68,13 +68,16 @@ def parsed(text: str | bytes) -> Any:
         raise ValueError("it nests too deeply") from None
 
 
-def records(path: Path, noun: str, convert: Callable[[dict[str, Any]], T | None], warn: Warn) -> Iterator[T]:
-    """The records of a file, line by line; `noun` is what a warning calls one.
+def records(
+    path: Path | GrowingFile, noun: str, convert: Callable[[dict[str, Any]], T | None], warn: Warn
+) -> Iterator[T]:
+    """The records of a file, line by line, or of what was added to it; `noun` is what a warning calls one.
 
     `convert` leaves out, silently, what is of an earlier format: None.
     """
-    wrong = 0
-    for number, line in _lines(path):
+    growing = path if isinstance(path, GrowingFile) else GrowingFile(path)
+    path, wrong = growing.path, 0
+    for number, line in growing.new_lines():
         try:
             row = parsed(line)
             if not isinstance(row, dict):
@@ -91,10 +94,37 @@ def records(path: Path, noun: str, convert: Callable[[dict[str, Any]], T | None]
         warn(f"{path}: {wrong - SHOWN} more such lines are left out")
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    if path.exists():
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+class GrowingFile:
+    """A file that lines are added to: each is read once, unless the file is another one by now."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._end, self._count, self._last = 0, 0, b""  # of what was read: its bytes, its lines, the last of them
+
+    def is_other(self) -> bool:
+        """Whether what was read no longer stands there; then all is read again."""
+        if not self._end:
+            return False
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                file.seek(self._end - len(self._last))
+                if file.read(len(self._last)) == self._last:
+                    return False
+        self._start_over()
+        return True
+
+    def new_lines(self) -> Iterator[tuple[int, bytes]]:
+        """The lines since, with their numbers; one without its end is read again, as it may be half written."""
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            file.seek(self._end)
+            for number, line in enumerate(file, self._count + 1):
+                if line.endswith(b"\n"):
+                    self._end, self._count, self._last = self._end + len(line), number, line
                 if line.strip():
                     yield number, line
 

@@ -27,7 +27,8 @@ class Table(NamedTuple):
     def of(cls, title: str, rows: Sequence[Mapping[str, str]], brief: tuple[str, ...] = ()) -> Table:
         """A table of rows that name their columns, all alike."""
         head = tuple(rows[0]) if rows else brief
-        return cls(title, head, tuple(tuple(row[name] for name in head) for row in rows), brief)
+        # Most cells of a large report are the same few texts, in memory once.
+        return cls(title, head, tuple(tuple(sys.intern(row[name]) for name in head) for row in rows), brief)
 
     @property
     def width(self) -> int:
