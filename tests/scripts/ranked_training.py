@@ -48,7 +48,9 @@ def train(
     made = dataclasses.replace(tiny_training.config(base, before=before, **{**SETTINGS, **options}), model=model)
     summary = tiny_training.go(made, base / name)
     random = tiny_training.digest({"random": torch.get_rng_state()})
-    weights = tiny_training.digest(dict(made.built[-1].state_dict())) if len(made.built) == 3 else ""
+    weights = (
+        tiny_training.digest(dict(made.built[-1].state_dict())) if isinstance(made.built[-1], torch.nn.Module) else ""
+    )
     told = {name: getattr(summary, name) for name in ("status", "steps", "signal", "skipped_steps", "blew_up")}
     return {**told, "random": random, "weights": weights}
 
