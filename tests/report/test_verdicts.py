@@ -8,8 +8,9 @@ import math
 import pytest
 from helpers.made_up_results import result, study
 
+from zoo.bench.ladder_notes import LadderArm
 from zoo.bench.store import Result
-from zoo.bench.suite_notes import SuiteNotes
+from zoo.bench.suite_notes import NO_NOTES, SuiteNotes
 from zoo.report.arm_results import arms
 from zoo.report.cell_texts import caveats
 from zoo.report.findings import Findings
@@ -230,6 +231,21 @@ def test_what_did_not_train_is_not_in_the_model() -> None:
     found = {c.name: c for c in compare(results)}
     assert found["dead"].verdict == "did not train" and found["dead"].difference.mean == pytest.approx(5.1)
     assert (found["m"].difference, found["m"].p_adjusted) == (alone.difference, alone.p_adjusted)
+
+
+def test_the_known_harm_of_a_ladder_is_judged_and_not_in_the_model() -> None:
+    """Its seeds may differ by a nat, which says nothing of the others'."""
+    harm = [result("harm", s, 3.6 + s / 5) for s in (1, 2, 3)]
+    noted = LadderArm(
+        ladder="l", name="l", host="sequential", margin=0.02, depth=2, parameters=1, tokens=1, label="harm", role="harm",
+        arm="harm", factor=1.0, seeds=[1, 2, 3], charged=1.0,
+    )  # fmt: skip
+    results = study(-0.05) + others(5) + harm
+    alone = next(c for c in compare(study(-0.05) + others(5)) if c.name == "m")
+    found = {c.name: c for c in compare(results, NO_NOTES._replace(ladder_arms={("l", 2, "harm"): noted}))}
+    assert found["harm"].verdict == "worse" and found["m"].difference == alone.difference
+    assert found["m"].p_adjusted > alone.p_adjusted  # it is a question all the same
+    assert next(c for c in compare(results) if c.name == "m").difference != alone.difference
 
 
 def test_loss_and_accuracy_may_disagree() -> None:

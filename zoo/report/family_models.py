@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 from zoo.report.arm_results import ArmResults, Split, leaks
@@ -19,14 +19,17 @@ class FamilyModel:
     """The model of some arms, each at one learning rate, on one split.
 
     An arm that leaks, diverges or did not train is left out, so that the others' variances are not those of its failure:
-    it is compared with its baseline alone.
+    it is compared with its baseline alone. So is the known harm of a ladder.
     """
 
-    def __init__(self, arms: Iterable[ArmResults], split: Split, early: float = math.nan) -> None:
-        """`early` is the plain block's loss at a tenth of its tokens, which tells what did not train."""
+    def __init__(
+        self, arms: Iterable[ArmResults], split: Split, early: float = math.nan, apart: Collection[str] = ()
+    ) -> None:
+        """`early` is the plain block's loss at a tenth of its tokens, which tells what did not train; `apart` are arms that
+        are judged and say nothing of the others."""
         distinct = {arm.key: arm for arm in arms}
         self.void = {key: word for key, arm in distinct.items() if (word := void_verdict(arm, early))}
-        sound = [arm for key, arm in distinct.items() if key not in self.void]
+        sound = [arm for key, arm in distinct.items() if key not in self.void and arm.id not in apart]
         self.split = split
         self.arms = sound
         self._rows = {arm.key: row for row, arm in enumerate(sound)}

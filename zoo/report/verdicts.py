@@ -137,9 +137,10 @@ def _modelled(comparisons: Sequence[Comparison], notes: SuiteNotes) -> list[Comp
         places.setdefault((*c.place, c.split), []).append(c)
     plain_arms = {c.method.plain_arm: c.plain for c in comparisons}
     early = {id: early_loss(plain.finished if plain else ()) for id, plain in plain_arms.items()}
+    harms = {noted.arm for noted in notes.ladder_arms.values() if noted.role == "harm"}
     models = {
         key: FamilyModel(
-            [arm for c in of for arm in (c.baseline, c.method)], of[0].split, early[of[0].method.plain_arm]
+            [arm for c in of for arm in (c.baseline, c.method)], of[0].split, early[of[0].method.plain_arm], harms
         )
         for key, of in places.items()
     }
