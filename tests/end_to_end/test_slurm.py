@@ -32,7 +32,7 @@ def command(settings: list[str], store: Path, *flags: str) -> list[str]:
     longer = [
         each for each in settings if not each.startswith(("train.steps", "train.save_every", "train.validate_every"))
     ]
-    longer += ["train.steps = 500", "train.save_every = 10", "train.validate_every = 250", "suite.control_seeds = 2"]
+    longer += ["train.steps = 1500", "train.save_every = 10", "train.validate_every = 750", "suite.control_seeds = 2"]
     bench = [sys.executable, "-m", "zoo.cli.bench", "--gin", "v1_m3", "--seeds", "2", "--store", str(store)]
     return [*bench, *flags, "--set", *longer]
 
