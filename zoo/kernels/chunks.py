@@ -108,9 +108,8 @@ def writing(d_last: Tensor | None) -> slice:
     return slice(None, -1 if d_last is None else None)
 
 
-Carry = Callable[
-    [int, Tensor, Tensor], Tensor
-]  # (i, add, state): `add` and what chunk i leaves of a state; see `states_of`
+# (i, add, state): `add` and what chunk i leaves of a state; see `states_of`
+Carry = Callable[[int, Tensor, Tensor], Tensor]
 
 
 def states_of(left: Tensor, right: Tensor, carry: Carry, start: Tensor | None) -> Tensor:

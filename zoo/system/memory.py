@@ -80,10 +80,8 @@ def _of_group(root: Path = Path("/sys/fs/cgroup")) -> int:
     ):
         try:
             rows = dict(line.split() for line in (root / stat).read_text(encoding="ascii").splitlines())
-            files = sum(
-                int(rows.get(f"{prefix}{kind}_file", 0)) for kind in ("active", "inactive")
-            )  # read: cached copies
-            held = int((root / used).read_text(encoding="ascii")) - files
+            cached = sum(int(rows.get(f"{prefix}{kind}_file", 0)) for kind in ("active", "inactive"))  # files, as read
+            held = int((root / used).read_text(encoding="ascii")) - cached
             return max(0, int((root / limit).read_text(encoding="ascii")) - held)
         except (OSError, ValueError):  # not that kind of group, or "max"
             continue
