@@ -90,7 +90,8 @@ def decay_within(total: Tensor, dtype: torch.dtype) -> Tensor:
 
     What lies in the future is cut off before exp: its exponent is positive, and infinity times 0 is no number.
     """
-    return (total.unsqueeze(-1) - total.unsqueeze(-2)).to(dtype).clamp_(max=0).exp_().tril()
+    decays = (total.unsqueeze(-1) - total.unsqueeze(-2)).to(dtype).clamp_(max=0).exp_()
+    return decays.tril() if torch.compiler.is_compiling() else decays.tril_()  # compiled, exp keeps what it returned
 
 
 def sums_from(x: Tensor) -> Tensor:
@@ -126,8 +127,9 @@ def states_of(left: Tensor, right: Tensor, carry: Carry, start: Tensor | None) -
     states = left.new_empty(left.size(0) + 1, *shape)
     _set(states[0], start)
     _product_into(states[1:], left, right)
+    each = states.unbind()
     for i in range(reading(start).start, left.size(0)):
-        carry(i, states[i + 1], states[i])
+        carry(i, each[i + 1], each[i])
     return states
 
 
@@ -137,8 +139,9 @@ def gradients_of(left: Tensor, right: Tensor, carry: Carry, last: Tensor | None,
     _set(grads[-1], last)
     first = 0 if of_first else 1
     _product_into(grads[first:-1], left[first:], right[first:])
+    each = grads.unbind()
     for i in reversed(range(first, left.size(0))[writing(last)]):
-        carry(i, grads[i], grads[i + 1])
+        carry(i, each[i], each[i + 1])
     return grads
 
 
@@ -153,14 +156,19 @@ def _product_into(out: Tensor, left: Tensor, right: Tensor) -> None:
     torch.bmm(left.flatten(0, -3), right.flatten(0, -3), out=out.flatten(0, -3))
 
 
+def accumulate(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """Add left @ right to a block of memory."""
+    total.flatten(0, -3).baddbmm_(left.flatten(0, -3), right.flatten(0, -3))
+
+
 def decayed_by(through: Tensor | None) -> Carry:
     """What carries a state through a chunk: `through` (n, …) times it; None is 1."""
 
+    each = () if through is None else through.unbind()
+
     def carry(i: int, add: Tensor, state: Tensor) -> Tensor:
         into = None if torch.compiler.is_compiling() else add
-        if through is None:
-            return torch.add(add, state, out=into)
-        return torch.addcmul(add, state, through[i], out=into)
+        return torch.addcmul(add, state, each[i], out=into) if each else torch.add(add, state, out=into)
 
     return carry
 

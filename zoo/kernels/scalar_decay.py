@@ -18,6 +18,7 @@ from torch import Tensor
 from zoo.kernels.autocast import at_least_single
 from zoo.kernels.chunks import (
     Carry,
+    accumulate,
     chunk_size,
     chunked,
     decay_sums,
@@ -102,14 +103,18 @@ def _columns_of(x: Tensor, factor: Tensor | None) -> Tensor:
     return torch.mul(x, factor, out=x.new_empty(x.shape)).flatten(-2)
 
 
-def _add_columns(total: Tensor, columns: Tensor, factor: Tensor | None, chunks: slice) -> Tensor:
-    """Add columns times decays to some chunks of a total by head, in its memory."""
+def _add_product(total: Tensor, left: Tensor, right: Tensor, factor: Tensor | None, chunks: slice) -> Tensor:
+    """Add decays times left @ right (n, B, Hk, c, R·V) to some chunks of a total by head, in its memory."""
     some = total[chunks]
-    own = _by_head(columns.unflatten(-1, (some.size(-3), -1)))
-    if factor is None:
-        some.add_(own)
+    own = None if factor is None else factor.expand(total.size(0), -1, -1, -1, -1, -1)[chunks]
+    if some.size(-3) == 1:  # the decays of rows may as well be multiplied before
+        accumulate(some, left if own is None else left * own.squeeze(-2), right)
+        return total
+    columns = _by_head((left @ right).unflatten(-1, (some.size(-3), -1)))
+    if own is None:
+        some.add_(columns)
     else:
-        some.addcmul_(own, _by_head(factor).expand(total.size(0), -1, -1, -1, -1, -1)[chunks])
+        some.addcmul_(columns, _by_head(own))
     return total
 
 
@@ -134,13 +139,14 @@ def _forward(
     """o, the last state, and what backward needs. The state of heads that share keys is one of R·V columns."""
     length, heads, size = v.size(1), k.size(2), chunk_size(chunk, v.size(1))
     q, k, v = chunked(q, size), chunked(k, size), _heads_of(v, heads, size)
-    decays, scores = _decays(g, heads, size), q @ k.mT
+    decays = _decays(g, heads, size)
+    pairs = _pairs(q @ k.mT, decays.within)
     carry = _carried(decays.through, v.size(0), v.size(-1))
     states = states_of(k.mT, _columns_of(v, decays.rest), carry, _side_by_side(start, heads))
     late = reading(start)
-    o = _add_columns(_pairs(scores, decays.within) @ v, q[late] @ states[:-1][late], decays.into, late)
+    o = _add_product(pairs @ v, q[late], states[:-1][late], decays.into, late)
     end = _head_by_head(states[-1], v.size(-1))
-    return _rows_of(o, length), end, (start, q, k, v, o, scores, states, *decays)
+    return _rows_of(o, length), end, (start, q, k, v, o, pairs, states, *decays)
 
 
 def _backward(
@@ -152,7 +158,7 @@ def _backward(
     k: Tensor,
     v: Tensor,
     o: Tensor,
-    scores: Tensor,
+    pairs: Tensor,
     states: Tensor,
     *of_decays: Tensor | None,
 ) -> tuple[Tensor | None, ...]:
@@ -166,10 +172,9 @@ def _backward(
     d_scores = d_pairs.squeeze(-3) if d_pairs.size(-3) == 1 else d_pairs.sum(-3)
     d_q, d_k = d_scores @ k, d_scores.mT @ q
     late, early = reading(start), writing(d_last)
-    d_q[late] += of_read[late] @ states[:-1][late].mT
-    d_k[early] += _columns_of(v, decays.rest)[early] @ grads[1:][early].mT
-    d_v = _pairs(scores, decays.within).mT @ d_o
-    _add_columns(d_v, k[early] @ grads[1:][early], decays.rest, early)
+    accumulate(d_q[late], of_read[late], states[:-1][late].mT)
+    accumulate(d_k[early], _columns_of(v, decays.rest)[early], grads[1:][early].mT)
+    d_v = _add_product(pairs.mT @ d_o, k[early], grads[1:][early], decays.rest, early)
     d_g = _gradient_of_decay(d_o, o, d_v, v, of_ends(states, grads, -2), length) if needed[3] else None
     first = _head_by_head(grads[0], v.size(-1)) if needed[4] else None
     return unchunked(d_q, length), unchunked(d_k, length), _rows_of(d_v, length), d_g, first, None
