@@ -125,10 +125,11 @@ def _compare(options: argparse.Namespace, methods: Sequence[str] | None) -> int:
     from zoo.bench.step_costs import read_costs
     from zoo.bench.store import Store
     from zoo.bench.suite_notes import note_suite
+    from zoo.system.child_process import without_torch
     from zoo.system.foreign_text import printable
 
     costs = functools.partial(read_costs, options.store)
-    arms, suite = select_arms(options.suite, options.gin, bindings(options), methods, costs)
+    arms, suite = without_torch(select_arms, options.suite, options.gin, bindings(options), methods, costs)
     if options.plan:
         return _plan(arms, suite, plan_launcher(options), options)
     check_corpora(arms)

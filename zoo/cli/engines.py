@@ -165,8 +165,10 @@ def open_launcher(options: argparse.Namespace, arms: Sequence[Arm], say: Say) ->
 
 def _local(options: argparse.Namespace, arms: Sequence[Arm]) -> Launcher:
     from zoo.bench import devices, launch
+    from zoo.system.child_process import without_torch
 
-    jobs, gpus = options.jobs or 1, devices.visible_devices() if any(arm.accelerated for arm in arms) else ()
+    jobs = options.jobs or 1
+    gpus = without_torch(devices.visible_devices) if any(arm.accelerated for arm in arms) else ()
     devices.check_jobs(jobs, gpus, options.jobs_per_device)
     return launch.LocalLauncher(jobs, gpus, options.jobs_per_device)
 
