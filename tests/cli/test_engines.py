@@ -116,6 +116,7 @@ def test_a_bench_that_is_refused_leaves_nothing_behind(
     unseen = subprocess.CompletedProcess([], 1, "", "cp: cannot stat 'probe': No such file or directory")
     monkeypatch.setattr(slurm_engine, "command", lambda *_: "small|2|(null)\n")
     monkeypatch.setattr(slurm_engine.subprocess, "run", lambda *_, **__: unseen)
+    monkeypatch.setattr(slurm_engine.shutil, "which", lambda name: f"/usr/bin/{name}")  # as where there is Slurm
     monkeypatch.setattr("zoo.bench.devices.visible_devices", lambda: ("0", "1"))
     monkeypatch.setattr("zoo.bench.arms.Arm.accelerated", True)
     around = tmp_path / "around"

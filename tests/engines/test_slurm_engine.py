@@ -151,6 +151,9 @@ def test_a_machine_without_slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         slurm.slurm_engine(tmp_path, {}, Resources(), None)
     with pytest.raises(ZooError, match=r"--slurm patition: there is no such option \(nearest: partition"):
         slurm.slurm_engine(tmp_path, {"patition": "x"}, Resources(), None)
+    monkeypatch.setattr(slurm, "command", lambda *words: NODES)
+    with pytest.raises(ZooError, match="there is no srun"):
+        slurm.slurm_engine(tmp_path, {}, Resources(), None)
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -32,6 +33,7 @@ SHORTEST = 3  # minutes: Slurm may tell a job a minute earlier than asked, and a
 LOOK = 5.0  # seconds for which what squeue said is believed
 TRIES, PAUSE = 3, 10.0  # of submitting, when Slurm is busy
 ANSWER = 60.0  # seconds for a command of Slurm
+MISSING = "--on slurm needs Slurm's commands on this machine: there is no {}"
 QUEUED = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SUSPENDED", "STOPPED", "RESV_DEL_HOLD")
 
 
@@ -164,6 +166,8 @@ def slurm_engine(store: Path, options: Mapping[str, str], resources: Resources, 
         if name not in known:
             raise ZooError(f"--slurm {name}: there is no such option{nearest(name, known)}")
     check_partition(options.get("partition"), resources)
+    if shutil.which("srun") is None:
+        raise ZooError(MISSING.format("srun"))
     executor = submitit.SlurmExecutor(folder=store / FOLDER, max_num_timeout=RESTARTS)
     limit = minutes(options["time"]) if "time" in options else MINUTES
     executor.update_parameters(
@@ -270,7 +274,7 @@ def command(*words: str) -> str:
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=ANSWER)
     except FileNotFoundError as error:
-        raise ZooError(f"--on slurm needs Slurm's commands on this machine: there is no {words[0]}") from error
+        raise ZooError(MISSING.format(words[0])) from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ZooError(f"Slurm does not answer: {words[0]}: {error}") from error
     if done.returncode:
