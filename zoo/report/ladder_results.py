@@ -14,7 +14,7 @@ from zoo.report.arm_results import Split
 from zoo.report.trained import early_loss
 from zoo.scaling.ladder_verdicts import FAR, Trouble, ladder_verdict
 from zoo.scaling.multiplier import Estimate, Multiplier, Overall, in_time, multiplier, over_rungs
-from zoo.scaling.noise import Noise, noise_by_rung, pooled_noise
+from zoo.scaling.noise import Noise, noise_by_rung, pooled_noise, wide_groups
 from zoo.scaling.plain_curve import Curve, plain_curve
 from zoo.statistics.learning import learned_nothing
 
@@ -48,7 +48,8 @@ class RungResults(NamedTuple):
     split: Split  # the same at all rungs
     tested: bool  # whether all of its runs have a loss on the test split
     arms: Mapping[str, Runs]  # by label
-    noise: Noise
+    noise: Noise  # of the arms together
+    own_noise: Mapping[str, Noise]  # of the arms, by label, that scatter more than the others: not in the pool
     plain_loss: float
     slope: float = math.nan  # nats per e-fold of compute
     slope_error: float = math.nan
@@ -58,6 +59,10 @@ class RungResults(NamedTuple):
     def plain(self) -> Runs:
         """The plain block's runs."""
         return next(runs for runs in self.arms.values() if runs.noted.role == "plain")
+
+    def noise_of(self, runs: Runs) -> Noise:
+        """The noise of one arm's runs."""
+        return self.own_noise.get(runs.noted.label, self.noise)
 
 
 class ArmAtRung(NamedTuple):
@@ -161,7 +166,12 @@ def _rungs(noted: Iterable[LadderArm], by_run: Mapping[tuple[str, int, float], R
         plain = next((runs for runs in of_depth.values() if runs.noted.role == "plain"), None)
         if plain is None or not (losses := plain.losses(split)):
             continue
-        groups = [runs.losses(split) for runs in of_depth.values() if runs.noted.role not in ("harm", "budget")]
+        pool = {
+            label: runs.losses(split)
+            for label, runs in of_depth.items()
+            if runs.noted.role != "budget" and not _learned_nothing(runs, plain)
+        }
+        own = {label: pooled_noise([pool.pop(label)]) for label in _wide(pool)}
         rungs.append(
             RungResults(
                 number=len(rungs) + 1,
@@ -172,11 +182,26 @@ def _rungs(noted: Iterable[LadderArm], by_run: Mapping[tuple[str, int, float], R
                 split=split,
                 tested=tested[depth],
                 arms=of_depth,
-                noise=pooled_noise(groups),
+                noise=pooled_noise(pool.values()),
+                own_noise=own,
                 plain_loss=statistics.fmean(losses),
             )
         )
     return rungs
+
+
+def _wide(losses: Mapping[str, Sequence[float]]) -> list[str]:
+    """The arms whose runs scatter more than those of the others."""
+    labels = list(losses)
+    return [labels[index] for index in wide_groups(list(losses.values()))]
+
+
+def _learned_nothing(runs: Runs, plain: Runs) -> bool:
+    """Whether an arm did not train; the plain block is what others are judged by."""
+    if runs.noted.role in PLAIN:
+        return False
+    entropy = runs.results[0].unigram_entropy  # which is of the validation split
+    return learned_nothing(runs.losses("validation"), entropy, early_loss(plain.finished))
 
 
 def _tested(runs: Runs) -> bool:
@@ -189,25 +214,25 @@ def _with_slopes(rungs: Sequence[RungResults]) -> tuple[RungResults, ...]:
         return ()
     xs = [rung.x for rung in rungs]
     noise = noise_by_rung(xs, [rung.noise for rung in rungs])
-    errors = [each.of_mean(len(rung.plain.losses(rung.split))) for each, rung in zip(noise, rungs, strict=True)]
+    rungs = [rung._replace(noise=each) for each, rung in zip(noise, rungs, strict=True)]
+    errors = [rung.noise_of(rung.plain).of_mean(len(rung.plain.losses(rung.split))) for rung in rungs]
     curve = plain_curve(xs, [rung.plain_loss for rung in rungs], errors)
     return tuple(
         rung._replace(
-            noise=each,
             slope=curve.slope(rung.x),
             slope_error=curve.slope_error(rung.x),
-            data_slope=_data_slope(rung, each),
+            data_slope=_data_slope(rung),
         )
-        for rung, each in zip(rungs, noise, strict=True)
+        for rung in rungs
     )
 
 
-def _data_slope(rung: RungResults, noise: Noise) -> float:
+def _data_slope(rung: RungResults) -> float:
     """−dL/d ln D of the plain block at this size, from its budgets; NaN without three: a line through two is too steep."""
     points = [(math.log(tokens), losses) for tokens, losses in budget_losses(rung).items()]
     if len(points) < 3:
         return math.nan
-    errors = [noise.of_mean(len(losses)) for _, losses in points]
+    errors = [rung.noise.of_mean(len(losses)) for _, losses in points]
     curve: Curve = plain_curve([x for x, _ in points], [statistics.fmean(losses) for _, losses in points], errors)
     return curve.slope(math.log(rung.tokens))
 
@@ -266,8 +291,8 @@ def _at_rung(rung: RungResults, runs: Runs, costs: Mapping[str, StepCost]) -> Ar
     losses, plain = runs.losses(rung.split), rung.plain
     if not losses:
         return None
-    error = rung.noise.of_difference(len(losses), len(plain.losses(rung.split)))
-    difference = Estimate(statistics.fmean(losses) - rung.plain_loss, error, rung.noise.degrees)
+    noise = rung.noise_of(runs).beside(len(losses), rung.noise_of(plain), len(plain.losses(rung.split)))
+    difference = Estimate(statistics.fmean(losses) - rung.plain_loss, noise.deviation, noise.degrees)
     compute = multiplier(rung.x, difference, rung.slope, rung.x - math.log(runs.noted.charged))
     data = None if math.isnan(rung.data_slope) else multiplier(rung.x, difference, rung.data_slope)
     return ArmAtRung(
@@ -302,9 +327,7 @@ def trouble(rungs: Sequence[RungResults], label: str) -> Trouble | None:
             return Trouble("leaks", rung.number)
         if len(runs.finished) < len(runs.results):
             return Trouble("diverged", rung.number)
-        losses, entropy = runs.losses("validation"), runs.results[0].unigram_entropy  # which is of that split
-        judged = runs.noted.role not in PLAIN
-        if judged and learned_nothing(losses, entropy, early_loss(rung.plain.finished)):
+        if _learned_nothing(runs, rung.plain):
             return Trouble("did not train", rung.number)
     return None
 

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 
 from zoo.report.cell_texts import number_text
-from zoo.report.ladder_results import LadderFindings, LadderRow
+from zoo.report.ladder_results import LadderFindings, LadderRow, RungResults
 from zoo.scaling.ladder_verdicts import EQUIVALENCE, VERDICTS
 from zoo.scaling.multiplier import Estimate, Overall
+from zoo.scaling.noise import WIDE
 from zoo.system.table import Table
 
 ROLES = {
@@ -80,6 +81,7 @@ def rung_table(ladder: LadderFindings) -> Table:
             "split": rung.split,
             "noise": number_text(rung.noise.deviation, ".4f"),
             "degrees": number_text(rung.noise.degrees, ".0f"),
+            "with a noise of their own": _own_noise(rung),
             "loss per e-fold of compute": f"{number_text(rung.slope, '.3f')} ± {number_text(rung.slope_error, '.3f')}",
             "per e-fold of tokens": number_text(rung.data_slope, ".3f"),
         }
@@ -87,6 +89,11 @@ def rung_table(ladder: LadderFindings) -> Table:
     ]
     brief = ("rung", "depth", "N", "tokens", "plain loss", "noise", "loss per e-fold of compute")
     return Table.of(f"Rungs, {title(ladder)}", rows, brief)
+
+
+def _own_noise(rung: RungResults) -> str:
+    each = [f"{label} {number_text(noise.deviation, '.4f')}" for label, noise in rung.own_noise.items()]
+    return ", ".join(each) or "none"
 
 
 def by_rung_table(ladder: LadderFindings) -> Table:
@@ -146,6 +153,12 @@ def ladder_legend(ladders: Sequence[LadderFindings]) -> list[tuple[str, str]]:
             " saved. κ_time counts seconds in place of FLOPs, κ_data tokens at the same size.",
         ),
         ("trend per e-fold", "the change of ln κ where compute is multiplied by 2.72."),
+        (
+            "noise",
+            "the deviation of runs that differ in their seed alone, pooled over the arms of a rung. An arm whose runs scatter"
+            f" more than those of the others (F tests, {WIDE:.0%} for all of them) is not in the pool, and has a noise of its"
+            " own.",
+        ),
         (
             "verdict of a ladder",
             f"{verdicts}. Intervals are 95 % ones, over all rungs; that of *the same* {EQUIVALENCE:.0%}, the margin"

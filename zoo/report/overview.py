@@ -18,6 +18,7 @@ from zoo.system.table import Table
 MOST_ROWS = 400  # of the first table: more are in the tables of the verdicts
 MOST_NAMES = 12  # after a word
 UNKNOWN = "–"
+WHOLE_STEPS = 0.005  # of ln κ: a whole number of steps is not quite 10 % more tokens
 
 
 class Answer(NamedTuple):
@@ -150,7 +151,9 @@ def _control(row: LadderRow) -> Control:
     if row.role == "other seeds":
         return Control(row.label, "κ = 1", f"κ = {_over_all(row.compute)}", _holds(row.compute, 1.0))
     if row.role == "more tokens":
-        return Control(row.label, "κ_data = 1.10", f"κ_data = {_over_all(row.data)}", _holds(row.data, 1.1))
+        return Control(
+            row.label, "κ_data = 1.10", f"κ_data = {_over_all(row.data)}", _holds(row.data, 1.1, WHOLE_STEPS)
+        )
     outcome = f"{row.verdict}, κ = {_over_all(row.compute)}"
     if row.role == "harm":
         return Control(row.label, "it hurts", outcome, word_of(row.verdict) in (HURTS, NOT_TRAINED))
@@ -165,12 +168,12 @@ def _over_all(overall: Overall | None) -> str:
     return effect_text(Effect(*(math.exp(min(each, 700)) for each in (overall.log.value, low, high))), True)
 
 
-def _holds(overall: Overall | None, expected: float) -> bool:
-    """Whether the interval has the expected value in it, give or take half a percent: steps are whole."""
+def _holds(overall: Overall | None, expected: float, slack: float = 0.0) -> bool:
+    """Whether the interval has the expected value in it, give or take so much of ln κ."""
     if overall is None:
         return False
     low, high = overall.log.interval()
-    return low - 0.005 <= math.log(expected) <= high + 0.005
+    return low - slack <= math.log(expected) <= high + slack
 
 
 def controls_table(ladder: LadderFindings) -> Table:
