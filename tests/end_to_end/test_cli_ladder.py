@@ -11,6 +11,7 @@ from helpers.pretend_ladder import LADDER, SETTINGS, LadderLauncher
 from zoo.bench import forecast
 from zoo.bench.arms import Arm
 from zoo.bench.ladder_plan import LadderPlan
+from zoo.bench.store import Store
 from zoo.cli import kit_gate, report as report_command
 from zoo.cli.bench import main
 from zoo.testing.report import Report, Result
@@ -57,6 +58,21 @@ def test_plan_run_and_report(command: list[str], tmp_path: Path, capsys: pytest.
     assert "to train" not in capsys.readouterr().out
     assert report_command.main([str(tmp_path / "bench")]) == 0
     assert "## κ by rung, ladder small" in capsys.readouterr().out
+
+
+def test_costs_alone_train_nothing(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[list[str]] = []
+
+    def measure(arms: list[Arm], folder: Path, **_: object) -> list[str]:
+        measured.append([arm.name for arm in arms])
+        return ["wr_mean cannot be timed"] if len(measured) == 1 else []
+
+    monkeypatch.setattr("zoo.bench.measure_costs.measure_costs", measure)
+    assert main(["--ladder", str(tmp_path / "small.gin"), *command, "--costs"]) == 1  # as one of them failed
+    assert len(measured) == 3 and all(
+        len(arms) == 4 for arms in measured
+    )  # at every rung: plain, two controls, the method
+    assert not Store(tmp_path / "bench").read()
 
 
 def test_a_suite_that_binds_rungs_is_a_ladder(

@@ -39,7 +39,7 @@ def ladder_name(options: argparse.Namespace) -> str | None:
 def run(
     name: str, options: argparse.Namespace, bindings: Sequence[str], methods: Sequence[str] | None, say: Say
 ) -> int:
-    """Plan a ladder, and unless only the plan was asked for, run it and print what came of it."""
+    """Plan a ladder, and unless only the plan or the costs were asked for, run it and print what came of it."""
     from zoo.bench.freshness import check_corpora
     from zoo.bench.ladder_plan import plan_ladder
     from zoo.bench.ladder_runner import run_ladder
@@ -54,6 +54,8 @@ def run(
         check_corpora([rung.plain.arm for rung in plan.rungs])
         return 0
     check_corpora([rung.plain.arm for rung in plan.rungs])
+    if options.costs:
+        return measure(plan, store, options, say)
     arms = [member.arm for rung in plan.rungs for member in rung.members]
     with store.held(), open_launcher(options, arms, say) as launcher:
         plan, failures = check_methods(plan, store.folder, say)
@@ -63,6 +65,19 @@ def run(
         print_ladder(plan, store)
     for failure in failures:
         say(f"zoo-bench: {failure}")
+    return 1 if failures else 0
+
+
+def measure(plan: LadderPlan, store: Store, options: argparse.Namespace, say: Say) -> int:
+    """Measure the step costs of every rung that the store does not have; train nothing."""
+    from zoo.bench.ladder_plan import OWN_RATE
+    from zoo.bench.measure_costs import measure_costs
+
+    failures, threads = [], plan_launcher(options).cores
+    with store.held():
+        for rung in plan.rungs:
+            arms = [member.arm for member in rung.members if member.role in OWN_RATE]
+            failures += measure_costs(arms, store.folder, threads=threads, say=say, again=options.again)
     return 1 if failures else 0
 
 
