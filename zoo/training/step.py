@@ -13,6 +13,7 @@ from zoo.kernels.cross_entropy import IGNORED
 from zoo.system.memory import peak_memory
 from zoo.training.activations import activations, is_due
 from zoo.training.nonfinite import first_nonfinite
+from zoo.training.schedules import learning_rate
 from zoo.training.signals import SIGNALS
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from zoo.runs.metrics import Records
     from zoo.training.session import Session
-from zoo.training.schedules import learning_rate
 
 
 def train_step(session: Session) -> None:
