@@ -13,6 +13,7 @@ from zoo.bench.suite import Host, Suite
 from zoo.config.configuration import HEADER, Config
 from zoo.config.load import load_config
 from zoo.config.values import render, rendered
+from zoo.counting.counted_build import CountedBuild, Counts
 from zoo.counting.spent import Kind, Spent
 from zoo.data.tokenizer import configured_size
 from zoo.errors import ConfigError
@@ -109,16 +110,17 @@ def arms_of(
     host: Host | None,
     label: str = "",
     costs: Callable[[], Mapping[str, StepCost]] = dict,
+    counts: Counts | None = None,
 ) -> list[Arm]:
     """The baselines of the method that these files make, then the method. Without a host it is as the files say.
 
     `label` is the method's name where it has settings of its own; `costs` are measured step costs by arm, for baselines that
-    are matched in time.
+    are matched in time. `counts`, the same for several calls, keeps what was counted: methods share their baselines.
     """
     host_binding = [f"model.parallel = {host == 'parallel'}"] if host else []
     loaded = load_config(files, [*bindings, *host_binding])
     length, vocab_size = loaded.get("data.length"), configured_size({**loaded.defaults, **loaded.values})
-    build = functools.partial(loaded.build, "model", vocab_size=vocab_size, max_length=length)
+    build = _counted_build(loaded, {} if counts is None else counts, vocab_size=vocab_size, max_length=length)
     values = _run_values(loaded, length)
     host = "parallel" if loaded.get("model.parallel") else "sequential"
     defaults = {key: value for key, value in loaded.defaults.items() if not key.startswith(OF_BENCH)}
@@ -131,6 +133,14 @@ def arms_of(
         matched: dict[str, str] = {kind: arm.id for kind, arm in baselines.items()}
         arms.append(replace(_method(loaded, build, values, defaults, length, host, matched), name=name))
     return arms
+
+
+def _counted_build(loaded: Config, counts: Counts, **sizes: Any) -> CountedBuild:
+    """The model of a configuration, of these sizes; only what makes the model tells it from others."""
+    makes_a_model = tuple(f"{name}." for name in ("model", *SLOTS))
+    bound = {key: value for key, value in loaded.values.items() if key.startswith(makes_a_model)}
+    given = {f"model.{size}": value for size, value in sizes.items()}
+    return CountedBuild(functools.partial(loaded.build, "model", **sizes), rendered({**bound, **given}), counts)
 
 
 def _run_values(loaded: Config, length: int) -> dict[str, Any]:
@@ -176,10 +186,12 @@ def _baseline(
     slots = tuple(f"{slot}." for slot in SLOTS) + tuple(f"model.{slot}" for slot in SLOTS)
     plain = {key: value for key, value in values.items() if not key.startswith(slots)}
     others = {key: value for key, value in defaults.items() if not key.startswith(slots)}
-    if match.ffn_dim != ffn_dim(plain_build(build)):
+    built = plain_build(build)
+    if match.ffn_dim != ffn_dim(built):
         plain["model.ffn_dim"] = match.ffn_dim
+        built = functools.partial(built, ffn_dim=match.ffn_dim)
     plain["train.steps"] = max(1, round(values["train.steps"] * match.tokens))
-    costs = training_cost(functools.partial(plain_build(build), ffn_dim=match.ffn_dim), length)
+    costs = training_cost(built, length)
     return Arm(
         id=_id(plain),
         name="baseline",

@@ -16,6 +16,7 @@ from zoo.config.configuration import Config
 from zoo.config.load import load_config
 from zoo.config.recipe import batch_tokens, num_parameters
 from zoo.config.values import render
+from zoo.counting.counted_build import Counts
 from zoo.errors import ConfigError, ZooError
 from zoo.training.settings import MOST
 
@@ -155,10 +156,11 @@ def _rung(
     seeds = tuple(range(1, ladder.seeds[index] + 1))
     members: dict[str, Member] = {}
     plain: Member | None = None
+    counts: Counts = {}
     for name, role in _asked(ladder, methods):
         try:
             named = parse_name(name)
-            arms = arms_of([*files, *named.files], [*of_rung, *named.bindings], suite, host, named.label)
+            arms = arms_of([*files, *named.files], [*of_rung, *named.bindings], suite, host, named.label, counts=counts)
         except ZooError as error:
             raise ZooError(f"{name} cannot be built at rung {index + 1} (depth {depth}): {error}") from error
         method = arms[-1]

@@ -14,6 +14,7 @@ from zoo.bench.suite import Suite
 from zoo.config.configuration import Config
 from zoo.config.gin_files import find_gin_file
 from zoo.config.load import load_config
+from zoo.counting.counted_build import Counts
 from zoo.counting.spent import Kind
 from zoo.errors import ConfigError, ZooError, nearest
 from zoo.plugins.resources import project_gin_folders
@@ -38,12 +39,13 @@ def select_arms(
     has_hosts = bool(suite_name) or "suite.hosts" in loaded.values
     _check_bindings(loaded, has_hosts)
     arms: dict[str, Arm] = {}
+    counts: Counts = {}
     for host in suite.hosts if has_hosts else (None,):
         for name in (suite.methods if methods is None else methods) or ("",):
             try:
                 named = parse_name(name)
                 of_method = arms_of(
-                    [*files, *named.files], [*bindings, *named.bindings], suite, host, named.label, costs
+                    [*files, *named.files], [*bindings, *named.bindings], suite, host, named.label, costs, counts
                 )
             except ZooError as error:
                 if not name:

@@ -34,6 +34,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.flop_counter import FlopCounterMode
 
+from zoo.counting.counted_build import counted_once
 from zoo.errors import PluginError
 from zoo.extension import ScoreMixing
 from zoo.kernels.attend import Dense, Factors, dense_of, fuses
@@ -67,6 +68,10 @@ def count_parameters(build: Build) -> int:
 
 def training_cost(build: Build, length: int) -> TrainingCost:
     """What the model costs when it is trained on rows of `length` tokens."""
+    return counted_once(f"training, {length} tokens", build, lambda: _training_cost(build, length))
+
+
+def _training_cost(build: Build, length: int) -> TrainingCost:
     built, counter = _counted(build, functools.partial(_step, length=length))
     flops: float = counter.arithmetic()
     if counter.dense:
