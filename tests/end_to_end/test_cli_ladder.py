@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,14 @@ def test_plan_run_and_report(command: list[str], tmp_path: Path, capsys: pytest.
     assert "to train" not in capsys.readouterr().out
     assert report_command.main([str(tmp_path / "bench")]) == 0
     assert "## κ by rung, ladder small" in capsys.readouterr().out
+    assert report_command.main([str(tmp_path / "bench"), "--json"]) == 0
+    (as_data,) = json.loads(capsys.readouterr().out)["ladders"]
+    rows = {row["arm"]: row for row in as_data["rows"]}
+    kappa = rows["v1_m3"]["kappa"]
+    assert kappa["low"] < kappa["value"] < kappa["high"] and kappa["value"] == pytest.approx(1.2, rel=0.05)
+    assert rows["v1_m3"]["verdict"] == "helps, not in time" and rows["v1_m3"]["time"] is None
+    assert [at["rung"] for at in rows["v1_m3"]["by_rung"]] == [1, 2, 3]
+    assert {each["arm"] for each in as_data["predictions"]} >= {"plain", "v1_m3"}
 
 
 def test_costs_alone_train_nothing(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,14 @@ import math
 from typing import Any
 
 from zoo.report.findings import Findings
+from zoo.report.ladder_results import LadderFindings
 from zoo.report.verdicts import Comparison
+from zoo.scaling.multiplier import Multiplier, Overall
 from zoo.statistics.difference import Difference
 
 
 def as_dict(report: Findings) -> dict[str, Any]:
-    """Verdicts, arms and downstream figures of a report; what is not known is null."""
+    """Verdicts, arms, ladders and downstream figures of a report; what is not known is null."""
     return {
         "comparisons": [_comparison(c) for c in report.comparisons],
         "arms": [
@@ -29,6 +31,7 @@ def as_dict(report: Findings) -> dict[str, Any]:
             }
             for arm in report.arms
         ],
+        "ladders": [_ladder(each) for each in report.ladders],
         "downstream": [
             {
                 **_who(each.comparison),
@@ -59,6 +62,57 @@ def _comparison(c: Comparison) -> dict[str, Any]:
         "margin": _number(c.margin),
         "verdict": c.verdict,
     }
+
+
+def _ladder(ladder: LadderFindings) -> dict[str, Any]:
+    return {
+        "ladder": ladder.name,
+        "host": ladder.host,
+        "rungs": [
+            {
+                "depth": r.depth,
+                "parameters": r.parameters,
+                "tokens": r.tokens,
+                "plain_loss": r.plain_loss,
+                "split": r.split,
+            }
+            for r in ladder.rungs
+        ],
+        "rows": [
+            {
+                "arm": row.label,
+                "role": row.role,
+                "verdict": row.verdict,
+                **{name: _kappa(of) for name, of in (("kappa", row.compute), ("time", row.time), ("data", row.data))},
+                "by_rung": [
+                    {"rung": at.rung, "seeds": at.n, "loss": at.loss, "kappa": _kappa(at.compute)} for at in row.rungs
+                ],
+            }
+            for row in ladder.rows
+        ],
+        "predictions": [
+            {
+                "arm": each.prediction.label,
+                "depth": each.prediction.depth,
+                **{name: _number(getattr(each.prediction, name)) for name in ("loss", "low", "high")},
+                "measured": _number(each.loss),
+                "registered": each.prediction.registered,
+            }
+            for each in ladder.outcomes
+        ],
+    }
+
+
+def _kappa(of: Multiplier | Overall | None) -> dict[str, float | None] | None:
+    """A multiplier with its 95 % interval."""
+    if of is None:
+        return None
+    low, high = of.log.interval()
+    return {"value": _exp(of.log.value), "low": _exp(low), "high": _exp(high)}
+
+
+def _exp(value: float) -> float | None:
+    return _number(math.exp(value)) if value < 700 else None  # beyond what a float holds
 
 
 def _who(c: Comparison) -> dict[str, str]:
