@@ -44,7 +44,9 @@ SETTINGS = {
     ],
     "deltanet": [both(**CHUNK), both(negative=True, heads=1, **FFN), both(**INPUT)],
     "gated_deltanet": [both(**CHUNK), both(gate=False, heads=2, key_width=3, value_width=5, **FFN), both(negative=True, **INPUT)],
-    "cema": [both(), both(site="ffn", modes=3), both(site="attention"), both(site="ffn", residual=False)],
+    "cema": [
+        both(), both(site="ffn", modes=3), both(site="attention"), both(site="ffn", residual=False), both(residual=False),
+    ],
 }  # fmt: skip
 # (depth, length, key heads of 4): one token, less than a chunk of 4, one more, and two chunks and three
 CASES = [(1, 1, 4), (2, 5, 2), (2, 11, 1)]
@@ -76,11 +78,11 @@ def logits(built: LanguageModel, length: int = 9) -> torch.Tensor:
         return built.eval()(tokens(2, length))
 
 
-@pytest.mark.parametrize("id", [id for id in SETTINGS if id not in ("rg_lru", "cema")])
+@pytest.mark.parametrize("id", SETTINGS)
 @pytest.mark.parametrize("site", ["ffn", "attention_input"])
 def test_added_to_its_input_it_starts_as_the_baseline(id: str, site: str) -> None:
     sizes = {"depth": 2, "width": 32, "head_dim": 8, "ffn_dim": 24}
-    built = model(50, 16, **sizes, temporal_mixing=mixer(id, site=site))
+    built = model(50, 16, **sizes, temporal_mixing=mixer(id, site=site, residual=True))
     assert torch.equal(logits(built), logits(model(50, 16, **sizes)))
     assert all(block.extension("temporal_mixing").starts_as == "baseline" for block in built.layers)
     other = model(50, 16, **sizes, temporal_mixing=mixer(id, site=site, residual=False))
@@ -214,7 +216,10 @@ def test_hybrids_attend_in_every_second_third_and_fourth_layer(id: str) -> None:
 BAD = [
     ("griffin", {"width": 10, "blocks": 4}, "width = 10 must be a multiple"),
     ("griffin", {"blocks": 0}, "blocks = 0 must be at least 1"),
+    ("griffin", {"chunk": 0}, "chunk = 0 must be at least 1"),
     ("rg_lru", {"blocks": 5}, "blocks = 5 must divide"),
+    ("rg_lru", {"chunk": 0}, "chunk = 0"),
+    ("min_gru", {"chunk": 0}, "chunk = 0"),
     ("min_gru", {"expansion": 0}, "expansion = 0"),
     ("mamba", {"states": 0}, "states = 0"),
     ("mamba2", {"head_width": 7}, "head_width = 7 must divide"),
