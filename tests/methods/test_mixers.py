@@ -66,6 +66,27 @@ def test_equals_its_reference(id: str, parallel: bool) -> None:
             assert_equals_relative(built, tokens(2, length), id, adapter(id), **theirs)
 
 
+CROSSING: list[tuple[str, Settings, Settings]] = [
+    *((id, *both(**CHUNK)) for id in ("griffin", "rg_lru", "min_gru")),
+    ("rg_lru", *both(residual=True, **CHUNK)),
+    ("linear_attention", *both(norm="rms", **CHUNK)),
+    ("linear_attention", {"norm": "none", "heads": 2} | CHUNK, {"norm": None, "heads": 2}),
+    ("retention", *both(linspace=True, key_width=2, value_width=5, **CHUNK)),
+    ("gla", *both(norm="rms", conv=True, heads=2, rank=3, **CHUNK)),
+    ("deltanet", *both(negative=True, **CHUNK)),
+    ("gated_deltanet", *both(negative=True, gate=False, key_width=3, value_width=5, **CHUNK)),
+]
+
+
+@pytest.mark.parametrize("id, ours, theirs", CROSSING)
+def test_equals_its_reference_before_at_and_behind_the_border_of_a_chunk(
+    id: str, ours: Settings, theirs: Settings
+) -> None:
+    for length in (1, 3, 4, 5, 11, 13):
+        built = random_model(1, depth=1, num_kv_heads=2, temporal_mixing=mixer(id, **ours))
+        assert_equals_relative(built, tokens(2, length), id, adapter(id), **theirs)
+
+
 @pytest.mark.parametrize("id", SETTINGS)
 def test_first_values(id: str) -> None:
     for ours, theirs in SETTINGS[id]:
