@@ -8,7 +8,6 @@ from helpers.against_relatives import assert_equals_relative, assert_starts_as_r
 from helpers.mixer_adapters import adapter
 from helpers.random_models import factory, random_model, tokens
 
-from zoo.config.load import load_config
 from zoo.errors import ZooError
 from zoo.extension import preset
 from zoo.generation.generate import state_bag
@@ -215,24 +214,7 @@ def test_what_sums_of_products_are_called_elsewhere() -> None:
     torch.testing.assert_close(by_channel, scalar_decay(q, k, v, g, chunk=4))
 
 
-# -- hybrids and bad settings -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("id", ["griffin", "retention", "gla", "mamba2", "gated_deltanet"])
-def test_hybrids_attend_in_every_second_third_and_fourth_layer(id: str) -> None:
-    for mixers in (1, 2, 3):
-        config = load_config([f"hybrids/{id}_{mixers}_1", "sizes/tiny"], ["model.depth=4"])
-        built = config.build("model", vocab_size=50, max_length=16)
-        attends = [block.attention is not None for block in built.layers]
-        assert attends == [(i + 1) % (mixers + 1) == 0 for i in range(4)]
-        whole = logits(built)
-        bag, rows = state_bag(9), []
-        with torch.no_grad():
-            for part in tokens(2, 9).split([4, 1, 4], dim=1):
-                rows.append(built(part, state_bag=bag))
-                bag.increment_step_nr(part.size(1))
-        torch.testing.assert_close(torch.cat(rows, dim=1), whole, rtol=1e-4, atol=1e-4)
-
+# -- bad settings ---------------------------------------------------------------------------------------------------------
 
 BAD = [
     ("griffin", {"width": 10, "blocks": 4}, "width = 10 must be a multiple"),
