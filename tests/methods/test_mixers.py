@@ -186,6 +186,29 @@ def test_one_step_of_rg_lru_is_wr_7() -> None:
         torch.testing.assert_close(ours.temporal_mixing(u, None), other(u, None))
 
 
+def test_griffin_that_keeps_nothing_is_wr_7_2() -> None:
+    """But for the two forms of GELU, which are one where their input is large."""
+    (ours,) = random_model(depth=1, temporal_mixing=mixer("griffin", width=24, blocks=1)).layers
+    (theirs,) = random_model(depth=1, temporal_mixing=mixer("wr_7_2", rnn_dim=24)).layers
+    mine, other = ours.temporal_mixing, theirs.temporal_mixing
+    u = torch.randn(2, 7, 32, dtype=torch.float64)
+    with torch.no_grad():
+        other.w_y.zero_()
+        other.b_y.fill_(10.0)
+        mine.w_in.copy_(torch.cat([other.w_y, other.w_x]))
+        mine.b_in.copy_(torch.cat([other.b_y, other.b_x]))
+        mine.conv.copy_(other.conv_w.T)
+        mine.recurrence.w.copy_(torch.cat([other.w_r.T, other.w_i.T], dim=1)[None])
+        mine.recurrence.b.copy_(torch.stack([other.b_r, other.b_i]))
+        for into, source in ((mine.b_conv, other.conv_b), (mine.w_out, other.w_out), (mine.b_out, other.b_out)):
+            into.copy_(source)
+        mine.recurrence.lam.copy_(other.lam.expand(24))
+        assert (mine(u, None) - other(u, None)).abs().max() > 1e-3
+        mine.recurrence.lam.fill_(1e4)
+        other.lam.fill_(1e4)
+        torch.testing.assert_close(mine(u, None), other(u, None))
+
+
 def test_min_gru_with_one_gate_is_an_average() -> None:
     built = random_model(depth=1, temporal_mixing=mixer("min_gru", plain=True, site="ffn", residual=False))
     own, u = built.layers[0].temporal_mixing, torch.randn(2, 6, 32, dtype=torch.float64)
