@@ -42,16 +42,16 @@ def ring_start(width: int, ring: Ring) -> nn.Parameter:
 class Recurrence(nn.Module):
     """RG-LRU: r, i = σ(W_{r,i} p + b), a = exp(−8 softplus(Λ) r), h_t = a_t ⊙ h_{t−1} + √(1−a_t²) ⊙ i_t ⊙ p_t.
 
-    The matrices are block-diagonal. `first_whole`: at a sequence's first token the root is 1.
+    The matrices are block-diagonal. `first_whole`: at a sequence's first token the root is 1. `chunk`: as `linear_scan` has it.
     """
 
-    def __init__(self, width: int, blocks: int, ring: Ring, first_whole: bool) -> None:
+    def __init__(self, width: int, blocks: int, ring: Ring, chunk: int | None, first_whole: bool) -> None:
         super().__init__()
         block = width // blocks
         self.w = nn.Parameter(torch.randn(blocks, block, 2 * block) * block**-0.5)  # r's columns, then i's
         self.b = vector(torch.zeros(2, width))
         self.lam = ring_start(width, ring)
-        self.first_whole = first_whole
+        self.chunk, self.first_whole = chunk, first_whole
 
     def gates(self, p: Tensor) -> tuple[Tensor, Tensor]:
         """r and i."""
@@ -74,7 +74,7 @@ class Recurrence(nn.Module):
             root = torch.cat([torch.ones_like(root[:, :1]), root[:, 1:]], dim=1)
         mixer.watch("kept", a)
         mixer.watch("input_gate", i)
-        h, last = linear_scan(a, root * i * p, mixer.before(state))
+        h, last = linear_scan(a, root * i * p, mixer.before(state), chunk=self.chunk)
         mixer.keep(state, last)
         return h.to(p.dtype)
 
@@ -95,11 +95,12 @@ class Griffin(Mixer):
         width: int | None = None,
         blocks: int | None = None,
         ring: Ring = "code",
+        chunk: int | None = None,
         site: MixingSite = "attention",
         residual: bool = True,
     ) -> None:
         super().__init__(site, residual)
-        at_least_one(width=width, blocks=blocks)
+        at_least_one(width=width, blocks=blocks, chunk=chunk)
         blocks = layer.num_heads if blocks is None else blocks
         width = math.ceil(4 * layer.width / 3 / blocks) * blocks if width is None else width
         if width % blocks:
@@ -111,7 +112,7 @@ class Griffin(Mixer):
         self.b_in = vector(torch.zeros(2 * width))
         self.conv = hint(normal(4, width, 0.05), decay=False)
         self.b_conv = vector(torch.zeros(width))
-        self.recurrence = Recurrence(width, blocks, ring, first_whole=True)
+        self.recurrence = Recurrence(width, blocks, ring, chunk, first_whole=True)
         self.w_out = self.out_matrix(normal(layer.width, width, math.sqrt(2 / (layer.num_layers * width))))
         self.b_out = vector(torch.zeros(layer.width))
 
@@ -128,7 +129,7 @@ class Griffin(Mixer):
 class RgLru(Mixer):
     """z = RMSNorm(h), h the RG-LRU of u itself; its gates have matrices D×D, or block-diagonal ones.
 
-    It is wr_7 with h_{t−1} in place of u_{t−1}. `residual=True`: u + z, which is not the plain block at the start.
+    It is wr_7 with h_{t−1} in place of u_{t−1}. `residual=True`: u + z, and the norm has a gain, from 0.
     """
 
     def __init__(
@@ -136,22 +137,22 @@ class RgLru(Mixer):
         layer: Layer,
         blocks: int | None = None,
         ring: Ring = "code",
+        chunk: int | None = None,
         site: MixingSite = "ffn",
         residual: bool = False,
     ) -> None:
         super().__init__(site, residual)
-        self.starts_as = None  # it has no output matrix
-        at_least_one(blocks=blocks)
+        at_least_one(blocks=blocks, chunk=chunk)
         if layer.width % (blocks or 1):
             raise ZooError(f"blocks = {blocks} must divide the model's width, which is {layer.width}")
-        self.recurrence = Recurrence(layer.width, blocks or 1, ring, first_whole=False)
-        self.eps = layer.norm_eps
+        self.recurrence = Recurrence(layer.width, blocks or 1, ring, chunk, first_whole=False)
+        self.gain, self.eps = self.out_gain(layer.width), layer.norm_eps
 
     def mix(self, u: Tensor, state: State | None) -> Tensor:
-        return rms_norm(self.recurrence(self, u, state), None, self.eps)
+        return rms_norm(self.recurrence(self, u, state), self.gain, self.eps)
 
     def probes(self) -> dict[str, Tensor]:
-        return {"decay": self.recurrence.decay().mean()}
+        return {"decay": self.recurrence.decay().mean()} | self.gain_probe(self.gain)
 
 
 class MinGru(Mixer):
@@ -166,23 +167,24 @@ class MinGru(Mixer):
         layer: Layer,
         expansion: int = 1,
         plain: bool = False,
+        chunk: int | None = None,
         site: MixingSite = "attention",
         residual: bool = True,
     ) -> None:
         super().__init__(site, residual)
-        at_least_one(expansion=expansion)
+        at_least_one(expansion=expansion, chunk=chunk)
         inner = expansion * layer.width
         self.w_in = joined(linear(inner, layer.width), linear(inner, layer.width))  # W_z, W_h
         projects = site == "attention" or expansion != 1 or self.added
         self.w_out = self.out_matrix(linear(layer.width, inner)) if projects else None
-        self.plain = plain
+        self.plain, self.chunk = plain, chunk
 
     def mix(self, u: Tensor, state: State | None) -> Tensor:
         gate, raw = F.linear(u, self.w_in).chunk(2, dim=-1)
         z = torch.sigmoid(wide(gate))
         candidate = raw if self.plain else torch.where(raw >= 0, raw + 0.5, torch.sigmoid(raw))
         self.watch("gate", z)
-        h, last = linear_scan(1 - z, z * candidate, self.before(state))
+        h, last = linear_scan(1 - z, z * candidate, self.before(state), chunk=self.chunk)
         self.keep(state, last)
         h = h.to(raw.dtype)
         return h if self.w_out is None else F.linear(h, self.w_out)

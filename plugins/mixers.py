@@ -15,7 +15,8 @@ from zoo.state import State
 class Mixer(TemporalMixing):
     """z of u at a site; at the inputs of attention and the FFN `residual` makes it u + z.
 
-    What makes z, `mix`, has an output matrix: where z is added it starts at 0, and so the block as the plain one.
+    What makes z, `mix`, ends with an output matrix, or with an RMSNorm that has a gain where z is added: it starts at 0 there,
+    and so the block as the plain one.
     """
 
     def __init__(self, site: MixingSite, residual: bool) -> None:
@@ -35,6 +36,14 @@ class Mixer(TemporalMixing):
     def out_matrix(self, start: nn.Parameter) -> nn.Parameter:
         """The output matrix: from `start` in attention's place, from 0 where z is added."""
         return nn.Parameter(torch.zeros_like(start)) if self.added else start
+
+    def out_gain(self, width: int) -> nn.Parameter | None:
+        """The gain of a last norm in place of an output matrix: from 0 where z is added, none elsewhere."""
+        return vector(torch.zeros(width)) if self.added else None
+
+    def gain_probe(self, gain: nn.Parameter | None) -> dict[str, Tensor]:
+        """How much of z is added: the gain's root mean square."""
+        return {} if gain is None else {"gain": gain.square().mean().sqrt()}
 
     def before(self, state: State | None, name: str = "state") -> Tensor | None:
         """What the recurrence had come to before this pass."""

@@ -17,15 +17,13 @@ from zoo.state import State
 class Cema(Mixer):
     """h_k = α u + (1−αδ) e^{iθ_k} h_k in every channel, k = 1 … N, and RMSNorm(Re(γ·h)/√N + ω ⊙ u); θ_k = σ(θ) 2πk/N.
 
-    N is `modes`. At attention's input it is what queries and keys are made of, and values are made of u; at the FFN's input it is
-    added to u unless `residual` is off.
+    N is `modes`. At attention's input values are made of u, and queries and keys of u + z, or without `residual` of z alone.
     """
 
     def __init__(
         self, layer: Layer, modes: int = 16, site: MixingSite = "attention_input", residual: bool = True
     ) -> None:
         super().__init__(site, residual)
-        self.starts_as = None  # it has no output matrix
         at_least_one(modes=modes)
         width = layer.width
         self.alpha, self.delta = (vector(0.2 * torch.randn(width, modes)) for _ in range(2))
@@ -33,7 +31,7 @@ class Cema(Mixer):
         self.theta = vector(torch.logit(share)[torch.randperm(width)])
         self.gamma = vector(torch.stack([torch.randn(width, modes), torch.zeros(width, modes)]))  # real, imaginary
         self.omega = vector(torch.nn.init.trunc_normal_(torch.empty(width), std=0.25, a=-1.0, b=1.0))
-        self.eps = layer.norm_eps
+        self.gain, self.eps = self.out_gain(width), layer.norm_eps
 
     def mode(self) -> tuple[Tensor, Tensor, Tensor]:
         """α, ln(1−αδ) and θ_k (D, N), in at least float32."""
@@ -58,7 +56,7 @@ class Cema(Mixer):
         y = long_convolution(wide(u), self.kernel(u.size(1)))
         if state is not None:
             y = self.carried(wide(u), y, state)
-        return rms_norm(torch.addcmul(y, wide(self.omega), wide(u)), None, self.eps).to(u.dtype)
+        return rms_norm(torch.addcmul(y, wide(self.omega), wide(u)), self.gain, self.eps).to(u.dtype)
 
     def carried(self, u: Tensor, y: Tensor, state: State) -> Tensor:
         """y with what came before this pass; keeps h for the next one."""
@@ -79,14 +77,12 @@ class Cema(Mixer):
         return y
 
     def forward(self, u: Tensor, state: State | None) -> Tensor | AttentionInputs:
-        if self.site == "attention_input":
-            z = self.mix(u, state)
-            return AttentionInputs(z, z, u)
-        return super().forward(u, state)
+        mixed = super().forward(u, state)
+        return AttentionInputs(mixed, mixed, u) if self.site == "attention_input" else mixed
 
     def probes(self) -> dict[str, Tensor]:
         alpha, delta = self.alpha.sigmoid(), self.delta.sigmoid()
-        return {"kept": (1 - alpha * delta).mean()}
+        return {"kept": (1 - alpha * delta).mean()} | self.gain_probe(self.gain)
 
 
 def powers(log_decay: Tensor, angle: Tensor, first: int, count: int, step: int = 1) -> tuple[Tensor, Tensor]:

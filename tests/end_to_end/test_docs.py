@@ -177,6 +177,11 @@ def test_the_readme_lists_every_size() -> None:
     assert {name.partition(" ")[0] for name in told.split(", ")} == sizes
 
 
+def test_the_readme_names_every_suite() -> None:
+    (listed,) = re.findall(r"^Suites: (.*?)\n\n", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert set(re.findall(r"`(\w+)`", listed)) == {path.stem for path in (ROOT / "gin" / "suites").glob("*.gin")}
+
+
 def test_what_the_readme_promises_of_its_first_method() -> None:
     """It has probes, and it is larger than the plain block, so that a matched baseline is another model."""
     text = (ROOT / "README.md").read_text("utf-8")

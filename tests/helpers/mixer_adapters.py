@@ -33,8 +33,12 @@ def griffin(own: nn.Module) -> Named:
     return named | {"w_o": own.w_out.T, "b_o": own.b_out}
 
 
+def gain_of(own: nn.Module) -> Named:
+    return {} if own.gain is None else {"gain": own.gain}
+
+
 def rg_lru(own: nn.Module) -> Named:
-    return recurrence_of(own.recurrence, dense=own.recurrence.w.shape[0] == 1)
+    return recurrence_of(own.recurrence, dense=own.recurrence.w.shape[0] == 1) | gain_of(own)
 
 
 def min_gru(own: nn.Module) -> Named:
@@ -64,8 +68,7 @@ def retention(own: nn.Module) -> Named:
 def gla(own: nn.Module) -> Named:
     named = cut(own.w_in, *zip(("w_q", "w_k", "w_v", "w_r", "w_1"), own.sizes, strict=True))
     named |= {"b_r": own.b_gate, "w_2": own.w_decay.T, "b": own.b_decay, "w_o": own.w_out.T}
-    if own.gain is not None:
-        named["gain"] = own.gain
+    named |= gain_of(own)
     if own.conv is not None:
         named |= cut(own.conv.T, *zip(("conv_q", "conv_k", "conv_v"), own.sizes, strict=False))
         named |= {name: named[name].T for name in ("conv_q", "conv_k", "conv_v")}
@@ -96,7 +99,7 @@ def deltanet(own: nn.Module) -> Named:
 
 def cema(own: nn.Module) -> Named:
     named = {name: getattr(own, name) for name in ("alpha", "delta", "theta", "omega")}
-    return named | {"gamma_re": own.gamma[0], "gamma_im": own.gamma[1]}
+    return named | {"gamma_re": own.gamma[0], "gamma_im": own.gamma[1]} | gain_of(own)
 
 
 ADAPTERS: dict[str, Callable[[nn.Module], Named]] = {

@@ -103,6 +103,14 @@ def test_decodes_with_other_kernels(method: str) -> None:
         assert_decodes(built, [[n, 1, 1, LENGTH - n - 2], [n + 1, 2, LENGTH - n - 3]])
 
 
+@pytest.mark.parametrize("method", [m for m in TEMPORAL if has("temporal_mixing", m, "chunk")])
+@pytest.mark.parametrize("site", ["attention", "ffn"])
+def test_decodes_across_the_borders_of_chunks(method: str, site: str) -> None:
+    """Passes that end before, at and behind the border of a chunk, and hold one, several and parts of them."""
+    built = random_model(depth=2, temporal_mixing=preset(factory("temporal_mixing", method), chunk=4, site=site))
+    assert_decodes(built, [[3, 1, 4, 3], [4, 7], [5, 6], [8, 3], [9, 2], [1, 10], [1] * LENGTH])
+
+
 @pytest.mark.parametrize(
     ("method", "chosen"),
     [(m, {"first": first}) for m in ("v1_m2", "v1_m5") for first in ("embedding", "zero")]

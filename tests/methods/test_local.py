@@ -161,14 +161,15 @@ def test_scalar_gates_are_canon_taps_without_the_residual(id: str, count: int) -
     filled(random_methods(fresh(id)), fresh("canon_c", taps=count, residual=False), fill)
 
 
-def test_wr_8_3_with_a_constant_gate_is_canon_without_the_residual() -> None:
-    source = random_methods(fresh("wr_8_3", n=3))
+@pytest.mark.parametrize("id", ["wr_8_2", "wr_8_3"])
+def test_a_mean_with_a_constant_gate_is_canon_without_the_residual(id: str) -> None:
+    source = random_methods(fresh(id, n=3))
 
     def fill(one: Block, other: Block) -> None:
         own = extension_of(one, SLOT)
         own.gate_w.zero_()
-        gate = own.gate_b.sigmoid()
-        taps_at(other, "ffn").copy_(torch.stack([gate, *((1 - gate) * own.w.softmax(dim=1).T)]))
+        gate, shares = own.gate_b.sigmoid(), own.w.softmax(dim=-1).expand(32, 3)  # wr_8_2's are those of all channels
+        taps_at(other, "ffn").copy_(torch.stack([gate, *((1 - gate) * shares.T)]))
 
     filled(source, fresh("canon_c", taps=4, residual=False), fill)
 

@@ -8,7 +8,6 @@ from helpers.against_relatives import assert_equals_relative, assert_starts_as_r
 from helpers.mixer_adapters import adapter
 from helpers.random_models import factory, random_model, tokens
 
-from zoo.config.load import load_config
 from zoo.errors import ZooError
 from zoo.extension import preset
 from zoo.generation.generate import state_bag
@@ -44,7 +43,9 @@ SETTINGS = {
     ],
     "deltanet": [both(**CHUNK), both(negative=True, heads=1, **FFN), both(**INPUT)],
     "gated_deltanet": [both(**CHUNK), both(gate=False, heads=2, key_width=3, value_width=5, **FFN), both(negative=True, **INPUT)],
-    "cema": [both(), both(site="ffn", modes=3), both(site="attention"), both(site="ffn", residual=False)],
+    "cema": [
+        both(), both(site="ffn", modes=3), both(site="attention"), both(site="ffn", residual=False), both(residual=False),
+    ],
 }  # fmt: skip
 # (depth, length, key heads of 4): one token, less than a chunk of 4, one more, and two chunks and three
 CASES = [(1, 1, 4), (2, 5, 2), (2, 11, 1)]
@@ -64,6 +65,27 @@ def test_equals_its_reference(id: str, parallel: bool) -> None:
             assert_equals_relative(built, tokens(2, length), id, adapter(id), **theirs)
 
 
+CROSSING: list[tuple[str, Settings, Settings]] = [
+    *((id, *both(**CHUNK)) for id in ("griffin", "rg_lru", "min_gru")),
+    ("rg_lru", *both(residual=True, **CHUNK)),
+    ("linear_attention", *both(norm="rms", **CHUNK)),
+    ("linear_attention", {"norm": "none", "heads": 2} | CHUNK, {"norm": None, "heads": 2}),
+    ("retention", *both(linspace=True, key_width=2, value_width=5, **CHUNK)),
+    ("gla", *both(norm="rms", conv=True, heads=2, rank=3, **CHUNK)),
+    ("deltanet", *both(negative=True, **CHUNK)),
+    ("gated_deltanet", *both(negative=True, gate=False, key_width=3, value_width=5, **CHUNK)),
+]
+
+
+@pytest.mark.parametrize("id, ours, theirs", CROSSING)
+def test_equals_its_reference_before_at_and_behind_the_border_of_a_chunk(
+    id: str, ours: Settings, theirs: Settings
+) -> None:
+    for length in (1, 3, 4, 5, 11, 13):
+        built = random_model(1, depth=1, num_kv_heads=2, temporal_mixing=mixer(id, **ours))
+        assert_equals_relative(built, tokens(2, length), id, adapter(id), **theirs)
+
+
 @pytest.mark.parametrize("id", SETTINGS)
 def test_first_values(id: str) -> None:
     for ours, theirs in SETTINGS[id]:
@@ -76,11 +98,11 @@ def logits(built: LanguageModel, length: int = 9) -> torch.Tensor:
         return built.eval()(tokens(2, length))
 
 
-@pytest.mark.parametrize("id", [id for id in SETTINGS if id not in ("rg_lru", "cema")])
+@pytest.mark.parametrize("id", SETTINGS)
 @pytest.mark.parametrize("site", ["ffn", "attention_input"])
 def test_added_to_its_input_it_starts_as_the_baseline(id: str, site: str) -> None:
     sizes = {"depth": 2, "width": 32, "head_dim": 8, "ffn_dim": 24}
-    built = model(50, 16, **sizes, temporal_mixing=mixer(id, site=site))
+    built = model(50, 16, **sizes, temporal_mixing=mixer(id, site=site, residual=True))
     assert torch.equal(logits(built), logits(model(50, 16, **sizes)))
     assert all(block.extension("temporal_mixing").starts_as == "baseline" for block in built.layers)
     other = model(50, 16, **sizes, temporal_mixing=mixer(id, site=site, residual=False))
@@ -164,6 +186,29 @@ def test_one_step_of_rg_lru_is_wr_7() -> None:
         torch.testing.assert_close(ours.temporal_mixing(u, None), other(u, None))
 
 
+def test_griffin_that_keeps_nothing_is_wr_7_2() -> None:
+    """But for the two forms of GELU, which are one where their input is large."""
+    (ours,) = random_model(depth=1, temporal_mixing=mixer("griffin", width=24, blocks=1)).layers
+    (theirs,) = random_model(depth=1, temporal_mixing=mixer("wr_7_2", rnn_dim=24)).layers
+    mine, other = ours.temporal_mixing, theirs.temporal_mixing
+    u = torch.randn(2, 7, 32, dtype=torch.float64)
+    with torch.no_grad():
+        other.w_y.zero_()
+        other.b_y.fill_(10.0)
+        mine.w_in.copy_(torch.cat([other.w_y, other.w_x]))
+        mine.b_in.copy_(torch.cat([other.b_y, other.b_x]))
+        mine.conv.copy_(other.conv_w.T)
+        mine.recurrence.w.copy_(torch.cat([other.w_r.T, other.w_i.T], dim=1)[None])
+        mine.recurrence.b.copy_(torch.stack([other.b_r, other.b_i]))
+        for into, source in ((mine.b_conv, other.conv_b), (mine.w_out, other.w_out), (mine.b_out, other.b_out)):
+            into.copy_(source)
+        mine.recurrence.lam.copy_(other.lam.expand(24))
+        assert (mine(u, None) - other(u, None)).abs().max() > 1e-3
+        mine.recurrence.lam.fill_(1e4)
+        other.lam.fill_(1e4)
+        torch.testing.assert_close(mine(u, None), other(u, None))
+
+
 def test_min_gru_with_one_gate_is_an_average() -> None:
     built = random_model(depth=1, temporal_mixing=mixer("min_gru", plain=True, site="ffn", residual=False))
     own, u = built.layers[0].temporal_mixing, torch.randn(2, 6, 32, dtype=torch.float64)
@@ -192,29 +237,15 @@ def test_what_sums_of_products_are_called_elsewhere() -> None:
     torch.testing.assert_close(by_channel, scalar_decay(q, k, v, g, chunk=4))
 
 
-# -- hybrids and bad settings -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("id", ["griffin", "retention", "gla", "mamba2", "gated_deltanet"])
-def test_hybrids_attend_in_every_second_third_and_fourth_layer(id: str) -> None:
-    for mixers in (1, 2, 3):
-        config = load_config([f"hybrids/{id}_{mixers}_1", "sizes/tiny"], ["model.depth=4"])
-        built = config.build("model", vocab_size=50, max_length=16)
-        attends = [block.attention is not None for block in built.layers]
-        assert attends == [(i + 1) % (mixers + 1) == 0 for i in range(4)]
-        whole = logits(built)
-        bag, rows = state_bag(9), []
-        with torch.no_grad():
-            for part in tokens(2, 9).split([4, 1, 4], dim=1):
-                rows.append(built(part, state_bag=bag))
-                bag.increment_step_nr(part.size(1))
-        torch.testing.assert_close(torch.cat(rows, dim=1), whole, rtol=1e-4, atol=1e-4)
-
+# -- bad settings ---------------------------------------------------------------------------------------------------------
 
 BAD = [
     ("griffin", {"width": 10, "blocks": 4}, "width = 10 must be a multiple"),
     ("griffin", {"blocks": 0}, "blocks = 0 must be at least 1"),
+    ("griffin", {"chunk": 0}, "chunk = 0 must be at least 1"),
     ("rg_lru", {"blocks": 5}, "blocks = 5 must divide"),
+    ("rg_lru", {"chunk": 0}, "chunk = 0"),
+    ("min_gru", {"chunk": 0}, "chunk = 0"),
     ("min_gru", {"expansion": 0}, "expansion = 0"),
     ("mamba", {"states": 0}, "states = 0"),
     ("mamba2", {"head_width": 7}, "head_width = 7 must divide"),

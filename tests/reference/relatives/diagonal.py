@@ -5,7 +5,6 @@ import math
 import torch
 from torch import Tensor
 
-from ..blocks import rms_norm
 from .mixer import Mixer, inverse_softplus, silu, softplus, taps
 from .starts import Derived, Normal, Uniform, full, symmetric, zeros
 
@@ -94,7 +93,7 @@ class Griffin(Mixer):
 class RgLru(Mixer):
     """z = RMSNorm(h) without a gain, h the RG-LRU of u itself; the root counts at the first token too, as in wr_7.
 
-    `blocks`: None has dense gates D×D, else block-diagonal ones. `residual=True`: u + z.
+    `blocks`: None has dense gates D×D, else block-diagonal ones. `residual=True`: u + gain ⊙ z.
     """
 
     settings = {"site": "ffn", "residual": False, "every": None, "blocks": None, "ring": "code"}
@@ -102,15 +101,17 @@ class RgLru(Mixer):
     def mix_shapes(self, layer):
         width, blocks = layer.width, self.blocks
         gate = (width, width) if blocks is None else (blocks, width // blocks, width // blocks)
-        return {"w_r": gate, "w_i": gate} | dict.fromkeys(["b_r", "b_i", "lambda"], (width,))
+        rows = ["b_r", "b_i", "lambda", *self.last_gain(layer)]
+        return {"w_r": gate, "w_i": gate} | dict.fromkeys(rows, (width,))
 
     def mix_start(self, layer):
         gate = Normal((layer.width // (self.blocks or 1)) ** -0.5)
         bias = zeros(layer.width)
-        return {"w_r": gate, "w_i": gate, "b_r": bias, "b_i": bias, "lambda": ring_start(self.ring)}
+        values = {"w_r": gate, "w_i": gate, "b_r": bias, "b_i": bias, "lambda": ring_start(self.ring)}
+        return values | self.last_gain(layer)
 
     def mix(self, m, u):
-        return rms_norm(rg_lru(u, self.own(m), first_whole=False), self.eps)
+        return self.last_norm(m, rg_lru(u, self.own(m), first_whole=False))
 
 
 class MinGru(Mixer):

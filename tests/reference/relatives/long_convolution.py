@@ -5,24 +5,22 @@ import math
 import torch
 from torch import Tensor
 
-from ..blocks import rms_norm
 from .mixer import Mixer
 from .starts import Normal, Permuted, zeros
 
 
 class Cema(Mixer):
-    """h_k = α u + (1 − α δ) e^{iθ_k} h_k per channel and mode k = 1 .. N, z = Re(γ·h)/√N + ω u, then RMSNorm without gain.
+    """h_k = α u + (1 − α δ) e^{iθ_k} h_k per channel and mode k = 1 .. N, z = RMSNorm(Re(γ·h)/√N + ω u).
 
-    α = σ(alpha), δ = σ(delta), θ_k = σ(theta)·2πk/N; γ is gamma_re + i gamma_im. At attention's input it feeds q and k, v takes
-    u, and nothing is added; at the FFN it is u + RMSNorm(z), unless `residual=False`. theta starts as logit(D^{−j/D}),
-    j = 1 .. D, permuted.
+    α = σ(alpha), δ = σ(delta), θ_k = σ(theta)·2πk/N; γ is gamma_re + i gamma_im. At attention's input v takes u, and q and k take
+    u + gain ⊙ z, as the FFN does at its own; `residual=False`: z. theta starts as logit(D^{−j/D}), j = 1 .. D, permuted.
     """
 
     settings = {"site": "attention_input", "residual": True, "every": None, "modes": 16}
 
     def mix_shapes(self, layer):
         modes = dict.fromkeys(["alpha", "delta", "gamma_re", "gamma_im"], (layer.width, self.modes))
-        return modes | {"theta": (layer.width,), "omega": (layer.width,)}
+        return modes | dict.fromkeys(["theta", "omega", *self.last_gain(layer)], (layer.width,))
 
     def mix_start(self, layer):
         share = layer.width ** (-torch.arange(1, layer.width + 1, dtype=torch.float64) / layer.width)
@@ -33,7 +31,7 @@ class Cema(Mixer):
             "gamma_im": zeros(layer.width, self.modes),
             "theta": Permuted(torch.log(share / (1 - share))),
             "omega": Normal(0.25, cut=1.0),
-        }
+        } | self.last_gain(layer)
 
     def average(self, m: int, u: Tensor) -> Tensor:
         """z before its norm, step by step with real numbers."""
@@ -52,10 +50,10 @@ class Cema(Mixer):
         return torch.stack(rows, dim=1) / math.sqrt(self.modes) + own["omega"] * u
 
     def mix(self, m, u):
-        return rms_norm(self.average(m, u), self.eps)
+        return self.last_norm(m, self.average(m, u))
 
     def attention_inputs(self, m, u, u_key, u_value):
         if self.site == "attention_input" and self.acts(m):
-            z = self.mix(m, u)
+            z = self.mixed(m, u)
             return z, z, u
         return u, u_key, u_value

@@ -3,8 +3,10 @@
 import torch
 from torch import Tensor
 
+from ..blocks import rms_norm
 from ..temporal import back
 from .host import Model, Shapes
+from .starts import zeros
 
 
 class Mixer(Model):
@@ -31,6 +33,13 @@ class Mixer(Model):
 
     def mix(self, m: int, u: Tensor) -> Tensor:
         raise NotImplementedError
+
+    def last_norm(self, m: int, x: Tensor) -> Tensor:
+        """RMSNorm of a mixer that has no output matrix: where z is added it has a gain, which starts at 0."""
+        return rms_norm(x, self.eps, self.own(m)["gain"] if self.added() else None)
+
+    def last_gain(self, layer) -> dict[str, Tensor]:
+        return {"gain": zeros(layer.width)} if self.added() else {}
 
     def mix_shapes(self, layer) -> Shapes:
         raise NotImplementedError

@@ -58,7 +58,7 @@ EACH = {  # the same in every layer
     "mamba2": ({"head_width": P, "states": N}, 6 * D**2 + 2 * N * D + 5 * (E + 2 * N) + E + (D + 3) * E // P),
     "deltanet": ({}, 4 * D**2 + H * D + 12 * D + D // H),
     "gated_deltanet": ({}, 6 * D**2 + 2 * H * D + 12 * D + 2 * H + 6),
-    "cema": ({}, 66 * D),
+    "cema": ({}, 67 * D),
 }
 
 
