@@ -21,6 +21,16 @@ class Estimate(NamedTuple):
         reach = quantile(self.degrees, confidence) * self.error
         return self.value - reach, self.value + reach
 
+    @property
+    def p(self) -> float:
+        """Two-sided, of the true value being 0, by Student's t; NaN without degrees of freedom."""
+        from scipy.special import ndtr, stdtr
+
+        if not (self.degrees > 0 and self.error > 0):
+            return math.nan
+        t = -abs(self.value / self.error)
+        return 2 * float(ndtr(t) if math.isinf(self.degrees) else stdtr(self.degrees, t))
+
 
 class Multiplier(NamedTuple):
     """ln κ of one rung."""
