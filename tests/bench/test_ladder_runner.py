@@ -32,8 +32,8 @@ class Judge:
         self.runs_before_prediction = -1
         self.launcher: LadderLauncher | None = None
 
-    def settled(self, ladder: str, look: int) -> Mapping[str, str]:
-        self.asked.append(f"look {look}")
+    def settled(self, ladder: str) -> Mapping[str, str]:
+        self.asked.append("settled")
         return self.answers
 
     def stopped(self, ladder: str) -> Mapping[str, str]:
@@ -111,7 +111,7 @@ def test_rates_are_chosen_at_the_two_smallest_rungs(ladder: str, tmp_path: Path)
 def test_looks_add_seeds_where_a_method_is_open(ladder: str, tmp_path: Path) -> None:
     plan = plan_ladder(ladder, ["v1_m3"], [*SETTINGS, *LOOKS], ["v1_m4"])
     _, judge = climb(plan, tmp_path / "bench", Judge(settled={"v1_m3": "it helps"}, stopped={"v1_m4": "hopeless"}))
-    assert judge.asked == ["look 1", "look 2", "predict 3"]
+    assert judge.asked == ["settled", "settled", "predict 3"]
     noted = {(depth, label): arm for (_, depth, label), arm in read_ladder_arms([tmp_path / "bench"]).items()}
     assert noted[1, "v1_m3"].seeds == [1, 2] and noted[1, "v1_m4"].seeds == [1, 2, 3]
     assert (3, "v1_m3") in noted and (3, "v1_m4") not in noted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from helpers import naive_ladder as naive
 from helpers.made_up_ladder import step_cost
 from helpers.pretend_ladder import LADDER, SETTINGS, LadderLauncher
 
-from zoo.bench.ladder_notes import PREDICTIONS, read_ladder_arms, read_predictions
+from zoo.bench.ladder_notes import PREDICTIONS, note_arms, read_ladder_arms, read_predictions
 from zoo.bench.ladder_plan import plan_ladder
 from zoo.bench.ladder_runner import run_ladder
 from zoo.bench.store import Store
@@ -22,10 +23,11 @@ from zoo.report.figures import svg
 from zoo.report.findings import Findings
 from zoo.report.html_report import html_report
 from zoo.report.ladder_figures import kappa_figure
-from zoo.report.ladder_judge import HELPS, StoreJudge
+from zoo.report.ladder_judge import StoreJudge
 from zoo.report.ladder_results import LadderFindings, LadderRow, budget_points, ladder_findings
 from zoo.report.ladder_tables import ladder_tables
 from zoo.report.pages import markdown
+from zoo.scaling.gate import HELPS, HOPELESS
 
 KAPPAS = {"wr_mean": 1.3, "skip_scalar_0": 0.4, "v1_m3": 1.0, "v1_m4": 1.15}
 METHODS = ["v1_m3", "v1_m4"]
@@ -39,7 +41,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setattr("zoo.bench.freshness.corpus_fingerprint", lambda arm: "x")
         plan = plan_ladder(str(folder / "small.gin"), [], [*SETTINGS, "ladder.seeds = (3, 3, 3)"], METHODS)
         bench, said = Store(folder / "bench"), list[str]()
-        judge = StoreJudge(bench, (), said.append)
+        judge = StoreJudge(bench, said.append)
         assert run_ladder(plan, bench, judge, launcher=LadderLauncher(KAPPAS), say=said.append) == []
         (folder / "said").write_text("\n".join(said))
         yield folder
@@ -138,7 +140,7 @@ def test_a_prediction_is_never_made_after_the_run(store: Path) -> None:
     bench, said = Store(store / "bench"), list[str]()
     before = (bench.folder / PREDICTIONS).read_text()
     plan = plan_ladder(str(store / "small.gin"), [], [*SETTINGS, "ladder.seeds = (3, 3, 3)"], METHODS)
-    judge = StoreJudge(bench, (), said.append)
+    judge = StoreJudge(bench, said.append)
     top = plan.rungs[-1]
     judge.predict(plan.key(plan.rungs), top, top.members)
     assert (bench.folder / PREDICTIONS).read_text() == before and said == []
@@ -149,12 +151,16 @@ def test_a_prediction_is_never_made_after_the_run(store: Path) -> None:
     (bench.folder / "aside").rename(bench.folder / PREDICTIONS)
 
 
-def test_looks_settle_what_is_clear(store: Path) -> None:
-    found, judge = findings(store), StoreJudge(Store(store / "bench"), (2, 3), print)
-    settled = judge.settled(found.key, 2)
-    assert settled["v1_m4"] == HELPS
-    assert "v1_m4" not in judge.stopped(found.key)
-    assert StoreJudge(Store(store / "bench"), (), print).stopped(found.key) == {}
+def test_looks_settle_what_is_clear(store: Path, tmp_path: Path) -> None:
+    """By the two smallest rungs alone: at the last look there is a reason for every method."""
+    found = findings(store)
+    assert StoreJudge(Store(store / "bench"), print).stopped(found.key) == {}
+    shutil.copy(store / "bench" / "results.jsonl", tmp_path)
+    arms = read_ladder_arms([store / "bench"]).values()
+    note_arms(tmp_path, [replace(arm, looks=[2, 3] * (arm.role == "method" and arm.depth < 3)) for arm in arms])
+    judge = StoreJudge(Store(tmp_path), print)
+    assert judge.settled(found.key) == {"v1_m3": HOPELESS, "v1_m4": HELPS}
+    assert judge.stopped(found.key) == {"v1_m3": HOPELESS}
 
 
 def test_tables_and_pages_show_the_ladder(store: Path) -> None:

@@ -277,7 +277,7 @@ def test_an_early_look_asks_for_more() -> None:
     plain, planned = SuiteNotes({"m": "a"}, {}, ()), SuiteNotes({"m": "a"}, {}, (), looks={"a": (3, 5, 8)})
     assert compare(runs, plain)[0].verdict == "better"
     (found,) = compare(runs, planned)
-    assert found.verdict == "open" and found.level == pytest.approx(0.00137, abs=1e-5)
+    assert found.verdict == "open" and found.levels.different == pytest.approx(0.00137, abs=1e-5)
     assert found.detectable > compare(runs, plain)[0].detectable
 
 

@@ -81,6 +81,14 @@ def test_one_rung_has_no_trend() -> None:
     assert all(map(math.isnan, overall.trend.interval()))
 
 
+@pytest.mark.parametrize(("x", "error"), [(37.72, 0.09), (31.13, 0.081), (37.9, 0.067)])
+def test_one_rung_has_no_projection_whatever_rounding_leaves(x: float, error: float) -> None:
+    """W x / W is not x: the weighted mean of one number is another one, and the spread about it is not 0."""
+    overall = over_rungs([Multiplier(x, Estimate(0.08, error, 9))])
+    assert overall is not None and overall.centre != x
+    assert math.isnan(overall.projection(x + math.log(100)).value) and math.isnan(overall.trend.value)
+
+
 def test_degrees_of_freedom_add_up_where_rungs_weigh_the_same() -> None:
     equal = over_rungs([Multiplier(x, Estimate(0.0, 0.02, 4)) for x in (1.0, 2.0, 3.0)])
     assert equal is not None and equal.log.degrees == pytest.approx(12)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,6 +32,7 @@ class LadderArm:
     factor: float  # of the learning rate
     seeds: list[int]
     charged: float  # FLOPs
+    looks: list[int] = field(default_factory=list)  # the planned numbers of seeds; empty where no look is taken
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +52,16 @@ class Prediction:
 
 
 def note_arms(folder: Path, arms: Iterable[LadderArm]) -> None:
-    """Note the arms of a rung, but for those that are noted as they are."""
+    """Note the arms of a rung, but for those that are noted as they are.
+
+    A method that was looked at more than once stays one: looks of an earlier bench are kept.
+    """
     known = read_ladder_arms([folder])
     for arm in arms:
-        if known.get((arm.ladder, arm.depth, arm.label)) != arm:
+        before = known.get((arm.ladder, arm.depth, arm.label))
+        if before and before.role == arm.role and not arm.looks:
+            arm = replace(arm, looks=before.looks)
+        if before != arm:
             append_line(folder / ARMS, asdict(arm))
 
 
@@ -81,17 +88,30 @@ def read_predictions(folders: Iterable[Path], warn: Warn = warn) -> dict[tuple[s
     return predictions
 
 
+def are_looks(value: Any) -> bool:
+    """Whether these are growing numbers of seeds, as few as a plan has."""
+    return (
+        isinstance(value, list)
+        and all(type(each) is int and 0 < each < 10_000 for each in value)
+        and value == sorted(set(value))
+        and len(value) <= 10
+    )
+
+
 def _reader(kind: type[T]) -> Callable[[dict[str, Any]], T | None]:
     """The function from a line to a record; a line of another format is none."""
     names = {entry.name for entry in fields(kind)}  # type: ignore[arg-type]
+    always = {entry.name for entry in fields(kind) if entry.default_factory is MISSING}  # type: ignore[arg-type]
 
     def convert(row: dict[str, Any]) -> T | None:
-        if not names <= row.keys():
+        if not always <= row.keys():
             return None
         check(row, kind)
         for name in ("margin", "factor", "charged", "depth", "parameters", "tokens"):
             if name in row and name in names and not row[name] > 0:
                 raise ValueError(f"{name} is not positive")
-        return kind(**{name: row[name] for name in names})
+        if not are_looks(row.get("looks", [])):
+            raise ValueError("looks are not growing numbers of seeds")
+        return kind(**{name: row[name] for name in names & row.keys()})
 
     return convert

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -28,8 +28,8 @@ AGREE = math.sqrt(2)  # two rungs whose rates differ by more make the next one t
 class Judge(Protocol):
     """What is asked of the results while a ladder runs."""
 
-    def settled(self, ladder: str, look: int) -> Mapping[str, str]:
-        """The methods that get no further seed at the two smallest rungs after so many looks, with the reason."""
+    def settled(self, ladder: str) -> Mapping[str, str]:
+        """The methods that get no further seed at the two smallest rungs, with the reason."""
 
     def stopped(self, ladder: str) -> Mapping[str, str]:
         """The methods that go no further up, with the reason."""
@@ -112,7 +112,7 @@ class _Climb:
         small, looks = self.rungs[:GATE], self.plan.ladder.looks or (0,)
         factors: dict[int, dict[str, float]] = {}
         settled: set[str] = set()
-        for number, look in enumerate(looks, start=1):
+        for look in looks:
             for rung in small:
                 if rung.number not in factors:
                     self._predict(rung, rung.members)
@@ -120,13 +120,13 @@ class _Climb:
                 members = [at_look(member, look) for member in rung.members if member.label not in settled]
                 self._train(rung, members, factors[rung.number])
             if look:
-                settled |= self._settle(number, look)
+                settled |= self._settle(look, settled)
         for rung in small:
             self._measure(rung, rung.members)
 
-    def _settle(self, number: int, look: int) -> set[str]:
+    def _settle(self, look: int, settled: Collection[str]) -> set[str]:
         """The methods that a look settles, after saying why."""
-        reasons = self.judge.settled(self.key, number)
+        reasons = {label: reason for label, reason in self.judge.settled(self.key).items() if label not in settled}
         for label, reason in reasons.items():
             self.pool.schedule.say(f"{label}: {reason}, after {look} seeds")
         return set(reasons)
@@ -187,6 +187,7 @@ class _Climb:
             factor=factor,
             seeds=list(member.seeds),
             charged=member.charged,
+            looks=list(self.plan.ladder.looks) if member.role == "method" and rung.number <= GATE else [],
         )
 
     def _measure(self, rung: Rung, members: Iterable[Member]) -> None:

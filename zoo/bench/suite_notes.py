@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from zoo.bench.ladder_notes import LadderArm, Prediction, read_ladder_arms, read_predictions
+from zoo.bench.ladder_notes import LadderArm, Prediction, are_looks, read_ladder_arms, read_predictions
 from zoo.bench.step_costs import StepCost, merge_costs
 from zoo.bench.store import KINDS, store_folder
 from zoo.evaluation.outcomes import Outcome, read_outcomes
@@ -135,18 +135,8 @@ def _are_notes(notes: Any) -> bool:
         and all(isinstance(pair, list) and [type(name) for name in pair] == [str, str] for pair in entry["twins"])
         and (entry.get("margin") is None or (type(entry["margin"]) in (int, float) and 0 < entry["margin"] < 1e6))
         and isinstance(entry.get("judged_by", {}), dict)
-        and _are_looks(entry.get("looks", []))
+        and are_looks(entry.get("looks", []))
         for entry in notes.values()
-    )
-
-
-def _are_looks(value: Any) -> bool:
-    """Whether these are growing numbers of seeds, as few as a plan has."""
-    return (
-        isinstance(value, list)
-        and all(type(each) is int and 0 < each < 10_000 for each in value)
-        and value == sorted(set(value))
-        and len(value) <= 10
     )
 
 

@@ -60,7 +60,7 @@ def run(
     with store.held(), open_launcher(options, arms, say) as launcher:
         plan, failures = check_methods(plan, store.folder, say)
         plan = plan._replace(suite=replace(plan.suite, costs=plan.suite.costs and launcher.measures))
-        judge = StoreJudge(store, plan.ladder.looks, say)
+        judge = StoreJudge(store, say)
         failures += run_ladder(plan, store, judge, launcher=launcher, say=say, again=options.again)
         print_ladder(plan, store)
     for failure in failures:

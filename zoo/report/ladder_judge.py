@@ -11,33 +11,26 @@ from zoo.bench.step_costs import read_costs
 from zoo.bench.store import Store
 from zoo.report.ladder_predictions import Predicted, Target, predict
 from zoo.report.ladder_results import LadderFindings, LadderRow, ladder_findings
-from zoo.statistics.looks import FUTILE, conditional_power, planned_looks
+from zoo.scaling.gate import HELPS
 from zoo.system.clock import now
 
-HELPS = "it helps at the smallest rungs"
 TROUBLE = ("did not train", "diverged", "leaks")
 
 
 class StoreJudge:
     """Judges by what the store holds at the time of the question."""
 
-    def __init__(self, store: Store, looks: tuple[int, ...], say: Callable[[str], None]) -> None:
-        self.store, self.looks, self.say = store, looks, say
+    def __init__(self, store: Store, say: Callable[[str], None]) -> None:
+        self.store, self.say = store, say
 
-    def settled(self, ladder: str, look: int) -> dict[str, str]:
+    def settled(self, ladder: str) -> dict[str, str]:
         """The methods that get no further seed: helpful or harmful beyond the look's bound, hopeless, or in trouble."""
-        reasons = {row.label: self._settled(row, look) for row in self._rows(ladder)}
+        reasons = {row.label: _reason(row) for row in self._rows(ladder)}
         return {label: reason for label, reason in reasons.items() if reason}
 
     def stopped(self, ladder: str) -> dict[str, str]:
         """The methods that go no further up: in trouble, or settled as harmful or hopeless where looks were taken."""
-        reasons = {}
-        for row in self._rows(ladder):
-            if row.verdict.startswith(TROUBLE):
-                reasons[row.label] = row.verdict
-            elif self.looks and (reason := self._settled(row, self._looks_taken(row))) and reason != HELPS:
-                reasons[row.label] = reason
-        return reasons
+        return {label: reason for label, reason in self.settled(ladder).items() if reason != HELPS}
 
     def predict(self, ladder: str, rung: Rung, members: Sequence[Member]) -> None:
         """Register what the top rung should give, for every arm that it was not yet run or predicted for."""
@@ -90,23 +83,12 @@ class StoreJudge:
         findings = self._findings(ladder)
         return [row for row in findings.rows if row.role == "method"] if findings else []
 
-    def _looks_taken(self, row: LadderRow) -> int:
-        """How many looks a method has had, by its seeds at the smallest rung."""
-        return max(1, sum(look <= row.rungs[0].n for look in self.looks)) if row.rungs else 1
 
-    def _settled(self, row: LadderRow, look: int) -> str:
-        """Why a method needs no further seed; empty where it may."""
-        if row.verdict.startswith(TROUBLE):
-            return row.verdict
-        if row.compute is None:
-            return ""
-        looks = planned_looks(self.looks)
-        z = row.compute.log.value / row.compute.log.error
-        if abs(z) > looks[look - 1].bound:
-            return HELPS if z > 0 else "it hurts at the smallest rungs"
-        if conditional_power(z, looks[look - 1].information, looks[-1].bound) < FUTILE:
-            return "more seeds would hardly show anything"
-        return ""
+def _reason(row: LadderRow) -> str:
+    """Why a method needs no further seed; empty where it may."""
+    if row.verdict.startswith(TROUBLE):
+        return row.verdict
+    return row.gate.reason() if row.gate else ""
 
 
 def _target(rung: Rung, member: Member) -> Target:

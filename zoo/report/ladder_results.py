@@ -12,11 +12,13 @@ from zoo.bench.step_costs import StepCost
 from zoo.bench.store import Result
 from zoo.report.arm_results import Split
 from zoo.report.trained import early_loss
-from zoo.scaling.ladder_verdicts import FAR, Trouble, ladder_verdict
+from zoo.scaling.gate import Gate
+from zoo.scaling.ladder_verdicts import FAR, SINGLE, Trouble, ladder_verdict
 from zoo.scaling.multiplier import Estimate, Multiplier, Overall, in_time, multiplier, over_rungs
 from zoo.scaling.noise import Noise, noise_by_rung, pooled_noise, wide_groups
 from zoo.scaling.plain_curve import Curve, plain_curve
 from zoo.statistics.learning import learned_nothing
+from zoo.statistics.looks import Levels
 
 PLAIN = ("plain", "other seeds", "more tokens", "budget")  # roles of arms that are the plain block
 REACH_95 = 1.96  # standard errors to each side of a 95 % interval
@@ -88,6 +90,12 @@ class LadderRow(NamedTuple):
     data: Overall | None
     far: Estimate  # ln κ at a hundred times the top rung's compute
     verdict: str
+    gate: Gate | None  # None: no looks were planned for it
+
+    @property
+    def levels(self) -> Levels:
+        """The levels that its verdict is made at."""
+        return self.gate.levels if self.gate else SINGLE
 
 
 class Outcome(NamedTuple):
@@ -274,6 +282,7 @@ def _rows(rungs: Sequence[RungResults], costs: Mapping[str, StepCost], margin: f
         judged = at if reason is None else []  # where losses cannot decide, no multiplier is made of them
         compute = over_rungs([each.compute for each in judged])
         time = over_rungs([each.time for each in judged if each.time is not None])
+        gate = _gate(present, label, judged)
         yield LadderRow(
             label=label,
             role=role,
@@ -282,8 +291,23 @@ def _rows(rungs: Sequence[RungResults], costs: Mapping[str, StepCost], margin: f
             time=time,
             data=over_rungs([each.data for each in judged if each.data is not None]),
             far=compute.projection(top + FAR) if compute else Estimate(math.nan, math.nan, 0),
-            verdict=ladder_verdict(compute, time, top, margin, reason),
+            verdict=ladder_verdict(compute, time, top, margin, reason, gate.levels if gate else SINGLE),
+            gate=gate,
         )
+
+
+def _gate(present: Sequence[RungResults], label: str, at: Sequence[ArmAtRung]) -> Gate | None:
+    """What is known of an arm at the rungs that its notes plan looks at; None without any."""
+    looked_at = {rung.number: looks for rung in present if (looks := rung.arms[label].noted.looks)}
+    if not looked_at:
+        return None
+    small = [each for each in at if each.rung in looked_at]
+    return Gate(
+        looks=tuple(next(iter(looked_at.values()))),
+        seeds=min((each.n for each in small), default=0),
+        compute=over_rungs([each.compute for each in small]),
+        passed=len(at) > len(small),
+    )
 
 
 def _at_rung(rung: RungResults, runs: Runs, costs: Mapping[str, StepCost]) -> ArmAtRung | None:

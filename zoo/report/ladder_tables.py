@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from zoo.report.cell_texts import number_text
 from zoo.report.ladder_results import LadderFindings, LadderRow, RungResults
-from zoo.scaling.ladder_verdicts import EQUIVALENCE, VERDICTS
+from zoo.scaling.ladder_verdicts import SINGLE, VERDICTS
 from zoo.scaling.multiplier import Estimate, Overall
 from zoo.scaling.noise import WIDE
 from zoo.system.table import Table
@@ -61,6 +61,8 @@ def kappa_table(ladder: LadderFindings) -> Table:
                 "95 % (data)": _interval(row.data),
                 "trend per e-fold": _trend(row.compute),
                 "κ at 100 × the top": _projection(row.far),
+                "p": number_text(row.compute.log.p, ".2g") if row.compute else UNKNOWN,
+                "level": f"{row.levels.different:.2g}",
                 "verdict": row.verdict,
             }
         )
@@ -161,8 +163,15 @@ def ladder_legend(ladders: Sequence[LadderFindings]) -> list[tuple[str, str]]:
         ),
         (
             "verdict of a ladder",
-            f"{verdicts}. Intervals are 95 % ones, over all rungs; that of *the same* {EQUIVALENCE:.0%}, the margin"
-            f" {margins}.",
+            f"{verdicts}. Intervals are over all rungs: 95 % ones, that of *the same* {1 - SINGLE.same:.0%}; the margin"
+            f" {margins}. Intervals shown are always 95 %.",
+        ),
+        (
+            "p, level",
+            "p of κ being 1, of this arm alone, and what it must be below for *helps* or *hurts*: 5 %, and under looks"
+            " (`ladder.looks`) the level of the look that the method's seeds at the smallest rungs have come to, of the last one"
+            " above them. At an early look an arm may be open although its 95 % interval excludes 1: three looks at 5 % each"
+            " would give one method in ten without any effect a verdict.",
         ),
     ]
 

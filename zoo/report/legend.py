@@ -13,7 +13,10 @@ BASIS = (
     "Losses are nats per token on the test split (validation, where there is none). Differences are method − baseline"
     " over the same seeds: negative is better."
 )
-LEVELS = "The level is 5 %; of a suite run with `--until-decided`, that of its look: 0.14 % at 3 seeds, 1.3 % at 5, 4.5 % at 8."
+LEVELS = (
+    "The level is 5 %; of a suite run with `--until-decided`, and of the methods of a ladder with looks, that of the look: 0.14 %"
+    " at 3 seeds, 1.3 % at 5, 4.5 % at 8."
+)
 COLUMNS = {
     "n": "seeds that the arms finished; two numbers are the method's and the baseline's.",
     "95 %": "the interval of the difference, of this question alone: loss = arm + seed + ε over all arms of a suite, host and"

@@ -15,6 +15,7 @@ from zoo.report.verdict_words import ORDER, VOID, word_of
 from zoo.report.verdicts import Comparison
 from zoo.scaling.ladder_verdicts import ladder_verdict
 from zoo.scaling.multiplier import Estimate, Multiplier, over_rungs
+from zoo.statistics.looks import Levels
 
 
 class Effect(NamedTuple):
@@ -118,7 +119,7 @@ def _of_ladder(ladder: LadderFindings, by_arm: Mapping[str, ArmResults]) -> Iter
 def _at_rung(ladder: LadderFindings, row: LadderRow, rung: RungResults, at: ArmAtRung | None) -> AtSize:
     """One arm of a ladder at one rung, judged by that rung alone."""
     runs = rung.arms[row.label]
-    of_rung = row.verdict if row.verdict.startswith(VOID) else _verdict(at, ladder.margin) if at else "open"
+    of_rung = row.verdict if row.verdict.startswith(VOID) else _verdict(at, ladder.margin, row.levels) if at else "open"
     return AtSize(
         rung=rung.number,
         parameters=rung.parameters,
@@ -134,11 +135,11 @@ def _at_rung(ladder: LadderFindings, row: LadderRow, rung: RungResults, at: ArmA
     )
 
 
-def _verdict(at: ArmAtRung, margin: float) -> str:
+def _verdict(at: ArmAtRung, margin: float, levels: Levels) -> str:
     """What one rung says of an arm."""
     alone: Sequence[Multiplier] = [at.compute]
     time = over_rungs([at.time]) if at.time else None
-    return ladder_verdict(over_rungs(alone), time, at.compute.x, margin)
+    return ladder_verdict(over_rungs(alone), time, at.compute.x, margin, levels=levels)
 
 
 def _ladder_cost(row: LadderRow, rung: RungResults, by_arm: Mapping[str, ArmResults]) -> Cost:

@@ -8,7 +8,7 @@ from zoo.bench.store import Result
 from zoo.bench.suite_notes import SuiteNotes
 from zoo.report.verdict_words import OPEN
 from zoo.report.verdicts import Comparison, compare
-from zoo.statistics.looks import FUTILE, SEEDS, conditional_power, look_at, planned_looks
+from zoo.statistics.looks import FUTILE, SEEDS, conditional_power, look_at, normal_score, planned_looks
 
 
 def undecided_methods(results: Sequence[Result], notes: SuiteNotes, methods: Collection[str]) -> set[str]:
@@ -29,8 +29,5 @@ def needs_seeds(c: Comparison, notes: SuiteNotes) -> bool:
         return False
     if not c.difference.known:
         return True
-    from scipy.special import ndtri
-
-    z = -float(ndtri(max(c.difference.p, 1e-300) / 2))
-    bound = -float(ndtri(c.own_level / c.level * last.level / 2))  # of this question, among all of its family
-    return conditional_power(z, look.information, bound) >= FUTILE
+    bound = normal_score(c.own_level / c.levels.different * last.level)  # of this question, among all of its family
+    return conditional_power(normal_score(c.difference.p), look.information, bound) >= FUTILE

@@ -13,7 +13,7 @@ HELPS, NOT_IN_TIME, FADES, HURTS = "helps", "helps, not in time", "fades", "hurt
 WORDS = {
     BETTER: "its loss is lower, beyond chance (p (Dunnett) below the level), and not within ± the margin",
     WORSE: "its loss is higher, beyond chance, and not within ± the margin",
-    SAME: "the whole 90 % interval of the difference lies within ± the margin",
+    SAME: "the whole 90 % interval of the difference (under looks that of the look's level) lies within ± the margin",
     OPEN: "none of these was shown; “detectable” is the smallest difference that could have been",
     NOT_TRAINED: "its loss is not clearly below the unigram entropy, or above the plain block's at a tenth of its tokens;"
     " no claim is checked against it",

@@ -15,8 +15,10 @@ from zoo.report.trained import early_loss
 from zoo.report.verdict_words import BETTER, OPEN, SAME, VOID, WORSE
 from zoo.statistics.difference import Difference
 from zoo.statistics.dunnett import Question, adjusted_ps, critical_level
-from zoo.statistics.looks import LEVEL, look_at, planned_looks
+from zoo.statistics.looks import Levels, levels_at
 from zoo.statistics.power import detectable
+
+SINGLE = Levels()  # of a suite without looks
 
 
 class Comparison(NamedTuple):
@@ -32,7 +34,7 @@ class Comparison(NamedTuple):
     provisional: bool  # on the validation split, while others have been on the test split
     model: FamilyModel | None = None  # of the arms that were judged together
     difference: Difference = Difference(n=0, n_other=0)
-    level: float = LEVEL  # below which p is a difference; smaller at an early look
+    levels: Levels = SINGLE  # of the verdict; smaller at an early look
     p_adjusted: float = math.nan  # Dunnett's
     own_level: float = math.nan  # the level of this question alone that all of the family together come to
     detectable: float = math.nan  # the smallest true difference that these seeds would reveal with 80 % power
@@ -144,13 +146,13 @@ def _modelled(comparisons: Sequence[Comparison], notes: SuiteNotes) -> list[Comp
         )
         for key, of in places.items()
     }
+    of_ladders = {noted.arm: tuple(noted.looks) for noted in notes.ladder_arms.values()}
     modelled = []
     for c in comparisons:
         model = models[(*c.place, c.split)]
         difference = model.difference(c.method, c.baseline)
-        looks = notes.looks.get(c.suite)
-        level = look_at(difference.n, planned_looks(looks)).level if looks else LEVEL
-        modelled.append(c._replace(model=model, difference=difference, level=level))
+        looks = notes.looks.get(c.suite) or of_ladders.get(c.method.id, ())
+        modelled.append(c._replace(model=model, difference=difference, levels=levels_at(difference.n, looks)))
     return modelled
 
 
@@ -161,24 +163,24 @@ def _judged(family: Sequence[Comparison]) -> list[Comparison]:
         Question(Difference(n=0, n_other=0) if word else c.difference, c.baseline.id)
         for c, word in zip(family, void, strict=True)
     ]
-    own_levels = {level: critical_level(questions, level) for level in {c.level for c in family}}
+    own_levels = {level: critical_level(questions, level) for level in {c.levels.different for c in family}}
     judged = []
     for c, p, word in zip(family, adjusted_ps(questions), void, strict=True):
         judged.append(
             c._replace(
                 p_adjusted=p,
-                own_level=own_levels[c.level],
-                detectable=detectable(c.difference, own_levels[c.level]),
-                verdict=word or verdict(c.difference, p, c.margin, c.level),
+                own_level=own_levels[c.levels.different],
+                detectable=detectable(c.difference, own_levels[c.levels.different]),
+                verdict=word or verdict(c.difference, p, c.margin, c.levels),
             )
         )
     return judged
 
 
-def verdict(difference: Difference, p: float, margin: float, level: float = LEVEL) -> str:
+def verdict(difference: Difference, p: float, margin: float, levels: Levels = SINGLE) -> str:
     """The verdict that the losses give: better, worse, the same, or open."""
-    if difference.within(margin):
+    if difference.within(margin, levels.same):
         return SAME
-    if p < level:
+    if p < levels.different:
         return BETTER if difference.mean < 0 else WORSE
     return OPEN

@@ -6,17 +6,19 @@ import math
 from typing import NamedTuple
 
 from zoo.scaling.multiplier import Overall
+from zoo.statistics.looks import Levels
 
-EQUIVALENCE = 0.90  # the confidence at which two arms are the same
+SINGLE = Levels()  # of a ladder without looks
 FAR = math.log(100)  # how far beyond the top rung a gain must reach: a hundred times its compute
 
 VERDICTS = {
     "helps": "the whole interval of κ_time lies above 1: it reaches the plain block's loss in less time",
     "helps, not in time": "the whole interval of κ lies above 1, that of κ_time does not, or it was not measured",
     "fades": "κ is above 1 at these sizes, but falls with compute: at a hundred times the top rung's it may be 1 or less",
-    "the same": "the 90 % interval of κ lies within the margin around 1",
+    "the same": "the 90 % interval of κ (under looks that of the look's level) lies within the margin around 1",
     "hurts": "the whole interval of κ lies below 1",
-    "open": "none of these was shown",
+    "open": "none of these was shown; at an early look the 95 % interval may exclude 1 all the same, as p must then be below the"
+    " level of that look",
     "did not train": "at some rung the loss stayed near the unigram entropy, or above the plain block's at a tenth of the budget",
     "diverged": "at some rung a run ended with a loss that is no number",
     "leaks": "it saw later tokens, so that its loss means nothing",
@@ -34,18 +36,23 @@ class Trouble(NamedTuple):
 
 
 def ladder_verdict(
-    compute: Overall | None, time: Overall | None, top: float, margin: float, trouble: Trouble | None = None
+    compute: Overall | None,
+    time: Overall | None,
+    top: float,
+    margin: float,
+    trouble: Trouble | None = None,
+    levels: Levels = SINGLE,
 ) -> str:
     """The verdict from κ over all rungs, κ_time over all rungs where it was measured, and ln C of the top rung.
 
-    What lies within the margin is the same, even where it was shown not to be 1.
+    What lies within the margin is the same, even where it was shown not to be 1. Intervals are of 1 − the levels.
     """
     if trouble is not None:
         return str(trouble)
     if compute is None:
         return "open"
-    low, high = compute.log.interval()
-    within = compute.log.interval(EQUIVALENCE)
+    low, high = compute.log.interval(1 - levels.different)
+    within = compute.log.interval(1 - levels.same)
     if -math.log1p(margin) <= within[0] and within[1] <= math.log1p(margin):
         return "the same"
     if high < 0:
@@ -54,7 +61,8 @@ def ladder_verdict(
         return "open"
     if fades(compute, top):
         return "fades"
-    return "helps" if time is not None and time.log.interval()[0] > 0 else "helps, not in time"
+    in_time = time is not None and time.log.interval(1 - levels.different)[0] > 0
+    return "helps" if in_time else "helps, not in time"
 
 
 def fades(compute: Overall, top: float) -> bool:

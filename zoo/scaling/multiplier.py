@@ -21,6 +21,16 @@ class Estimate(NamedTuple):
         reach = quantile(self.degrees, confidence) * self.error
         return self.value - reach, self.value + reach
 
+    @property
+    def p(self) -> float:
+        """Two-sided, of the true value being 0, by Student's t; NaN without degrees of freedom."""
+        from scipy.special import ndtr, stdtr
+
+        if not (self.degrees > 0 and self.error > 0):
+            return math.nan
+        t = -abs(self.value / self.error)
+        return 2 * float(ndtr(t) if math.isinf(self.degrees) else stdtr(self.degrees, t))
+
 
 class Multiplier(NamedTuple):
     """ln κ of one rung."""
@@ -39,11 +49,11 @@ class Overall(NamedTuple):
 
     def projection(self, x: float) -> Estimate:
         """ln κ at another compute: ln κ̂ + b̂(x − x̄), SE² = 1/ΣW + (x − x̄)²/ΣW(x − x̄)²."""
+        if not _has_trend(self.rungs):
+            return Estimate(math.nan, math.nan, 0)
         weights = [1 / each.log.error**2 for each in self.rungs]
         total = sum(weights)
         spread = sum(w * (each.x - self.centre) ** 2 for w, each in zip(weights, self.rungs, strict=True))
-        if not spread:
-            return Estimate(math.nan, math.nan, 0)
         parts = [
             w / total + w * (each.x - self.centre) * (x - self.centre) / spread
             for w, each in zip(weights, self.rungs, strict=True)
@@ -80,10 +90,15 @@ def over_rungs(rungs: Sequence[Multiplier]) -> Overall | None:
     centre = sum(w * each.x for w, each in zip(weights, known, strict=True)) / total
     spread = sum(w * (each.x - centre) ** 2 for w, each in zip(weights, known, strict=True))
     trend = Estimate(math.nan, math.nan, 0)
-    if len({each.x for each in known}) > 1:
+    if _has_trend(known):
         parts = [w * (each.x - centre) / spread for w, each in zip(weights, known, strict=True)]
         trend = _combined(known, parts)
     return Overall(known, _combined(known, [w / total for w in weights]), centre, trend)
+
+
+def _has_trend(rungs: Sequence[Multiplier]) -> bool:
+    """Whether κ is known at two sizes; rounding leaves a single one a spread about its own mean."""
+    return len({each.x for each in rungs}) > 1
 
 
 def _combined(rungs: Sequence[Multiplier], parts: Sequence[float]) -> Estimate:

@@ -7,9 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from zoo.statistics.looks import SAME_LEVEL
 from zoo.statistics.spread import CONFIDENCE, spread
-
-EQUIVALENCE = 0.90  # two one-sided tests at 5 %
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,9 +77,9 @@ class Difference:
         """The upper end of the 95 % interval."""
         return self.interval()[1]
 
-    def within(self, margin: float) -> bool:
-        """Whether the whole 90 % interval lies within ± the margin: neither side can be larger (TOST at 5 %)."""
-        low, high = self.interval(EQUIVALENCE)
+    def within(self, margin: float, level: float = SAME_LEVEL) -> bool:
+        """Whether the interval, of 90 % by default, lies within ± the margin: two one-sided tests at half the level."""
+        low, high = self.interval(1 - level)
         return margin > 0 and -margin <= low and high <= margin
 
 

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 
 SEEDS = (3, 5, 8)  # of an arm, at each look
 LEVEL = 0.05
+SAME_LEVEL = 0.10  # of both sides together, where two arms are shown to be the same: two one-sided tests at 5 %
 FUTILE = 0.10  # a conditional power below this ends an arm
 NODES = 240
+SMALLEST = 1e-300  # p: half of it still has a normal quantile
 
 
 class Look(NamedTuple):
@@ -28,6 +30,13 @@ class Look(NamedTuple):
         from scipy.special import ndtr
 
         return 2 * float(ndtr(-self.bound))
+
+
+class Levels(NamedTuple):
+    """The two-sided levels of a verdict: smaller at an early look, as all looks together spend what a single test has."""
+
+    different: float = LEVEL
+    same: float = SAME_LEVEL
 
 
 @functools.cache
@@ -111,6 +120,20 @@ def chances_to_go_on(looks: tuple[Look, ...]) -> list[float]:
     for k in range(1, len(looks)):  # beyond a bound of zero: everything that gets so far
         chances.append(_reached(information[: k + 1], [*regions[:k], (0.0, 0.0)])[-1])
     return chances
+
+
+def levels_at(seeds: int, looks: tuple[int, ...]) -> Levels:
+    """The levels of a verdict on so many seeds under looks at these numbers of seeds; of a single test without any."""
+    if not looks:
+        return Levels()
+    return Levels(*(look_at(seeds, planned_looks(looks, level)).level for level in Levels()))
+
+
+def normal_score(p: float) -> float:
+    """The |z| whose two-sided p this is: what a t says, on the scale of the looks' bounds."""
+    from scipy.special import ndtri
+
+    return -float(ndtri(max(p, SMALLEST) / 2))
 
 
 def look_at(seeds: int, looks: tuple[Look, ...]) -> Look:
