@@ -113,7 +113,9 @@ def test_compiled_it_is_the_same(kernel: str) -> None:
     start.requires_grad_(False)  # no gradient of the start is asked for, none comes of the rows or of the state
     for part in (0, 1):
         outs = [f(*inputs, chunk=CHUNK)[part] for f in (compiled, ours)]
-        for left, right in zip(*(torch.autograd.grad(x.square().sum(), rest, allow_unused=True) for x in outs), strict=True):
+        for left, right in zip(
+            *(torch.autograd.grad(x.square().sum(), rest, allow_unused=True) for x in outs), strict=True
+        ):
             same(torch.zeros(()) if left is None else left, torch.zeros(()) if right is None else right)
 
 
