@@ -81,7 +81,7 @@ class DeltaNet(MatrixStateMixer):
         """ln α (B, T, H)."""
         if self.a_log is None or self.b_delta is None:
             return None
-        log_decay = -self.a_log.exp() * F.softplus(wide(raw) + self.b_delta)
+        log_decay = -wide(self.a_log).exp() * F.softplus(wide(raw) + self.b_delta)
         if self.watcher is not None:
             self.watch("kept", log_decay.exp())
         return log_decay
@@ -90,7 +90,7 @@ class DeltaNet(MatrixStateMixer):
         """What is left of a state after a token whose w_a·u is 0; without decay there is nothing to show."""
         if self.a_log is None or self.b_delta is None:
             return {}
-        return {"decay_at_zero": torch.exp(-self.a_log.exp() * F.softplus(self.b_delta)).mean()}
+        return {"decay_at_zero": torch.exp(-wide(self.a_log).exp() * F.softplus(wide(self.b_delta))).mean()}
 
 
 deltanet = preset(

@@ -67,7 +67,7 @@ class Recurrence(nn.Module):
 
     def forward(self, mixer: Mixer, p: Tensor, state: State | None) -> Tensor:
         r, i = self.gates(p)
-        log_a = r * (-DECAY * F.softplus(self.lam))
+        log_a = r * (-DECAY * F.softplus(wide(self.lam)))
         a = log_a.exp()
         root = torch.sqrt((-torch.expm1(2 * log_a)).clamp(min=SMALLEST))
         if self.first_whole and (state is None or state.start == 0):
@@ -80,7 +80,7 @@ class Recurrence(nn.Module):
 
     def decay(self) -> Tensor:
         """a at r = ½, in every channel."""
-        return torch.exp(-DECAY / 2 * F.softplus(self.lam))
+        return torch.exp(-DECAY / 2 * F.softplus(wide(self.lam)))
 
 
 class Griffin(Mixer):
@@ -227,12 +227,12 @@ class Mamba(Mixer):
         low, b, c = F.linear(x, self.w_x).split([self.rank, self.states, self.states], dim=-1)
         delta = F.softplus(wide(F.linear(low, self.w_delta)) + self.b_delta)
         self.watch("step", delta)
-        y, last = selective_scan(x, delta, -self.a_log.exp(), b, c, self.before(state), chunk=self.chunk)
+        y, last = selective_scan(x, delta, -wide(self.a_log).exp(), b, c, self.before(state), chunk=self.chunk)
         self.keep(state, last)
         return F.linear((y + self.d * x) * F.silu(gate), self.w_out)
 
     def probes(self) -> dict[str, Tensor]:
-        return {"step_at_zero": F.softplus(self.b_delta).mean()}
+        return {"step_at_zero": F.softplus(wide(self.b_delta)).mean()}
 
 
 griffin = preset(Griffin)

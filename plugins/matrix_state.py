@@ -230,7 +230,7 @@ class Mamba2(MatrixStateMixer):
         x = x.unflatten(-1, (self.heads, -1))
         delta = F.softplus(wide(tau) + self.b_delta)
         self.watch("step", delta)
-        v, log_decay = delta.unsqueeze(-1) * x, -delta * self.a_log.exp()
+        v, log_decay = delta.unsqueeze(-1) * x, -delta * wide(self.a_log).exp()
         y, last = scalar_decay(c.unsqueeze(2), b.unsqueeze(2), v, log_decay, self.before(state), chunk=self.chunk)
         self.keep(state, last)
         y = torch.addcmul(y.to(x.dtype), self.d[:, None].to(x.dtype), x).flatten(2)
@@ -239,7 +239,7 @@ class Mamba2(MatrixStateMixer):
 
     def probes(self) -> dict[str, Tensor]:
         """What is left of a state after a token whose τ is 0."""
-        return {"decay_at_zero": torch.exp(-self.a_log.exp() * F.softplus(self.b_delta)).mean()}
+        return {"decay_at_zero": torch.exp(-wide(self.a_log).exp() * F.softplus(wide(self.b_delta))).mean()}
 
 
 linear_attention = preset(LinearAttention)

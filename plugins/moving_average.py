@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from zoo_plugins.mixers import Mixer, at_least_one, vector, wide
 
@@ -59,20 +60,27 @@ class Cema(Mixer):
         return rms_norm(torch.addcmul(y, wide(self.omega), wide(u)), self.gain, self.eps).to(u.dtype)
 
     def carried(self, u: Tensor, y: Tensor, state: State) -> Tensor:
-        """y with what came before this pass; keeps h for the next one."""
+        """y with what came before this pass; keeps h for the next one.
+
+        Tokens l = i c + j, so that powers are made of two short tables, as in `kernel`.
+        """
         alpha, log_decay, angle = self.mode()
         length, before = u.size(1), state.get(self, "state")  # (B, D, N, 2)
-        past = powers(log_decay, angle, 0, length)  # of a token that is l tokens old
-        last = torch.stack([torch.einsum("btd,tdn->bdn", u.flip(1), part) * alpha for part in past], dim=-1)
+        size = math.isqrt(length - 1) + 1
+        count = -(-length // size)
+        coarse, fine = powers(log_decay, angle, 0, count, size), powers(log_decay, angle, 0, size)
+        ages = F.pad(u.flip(1), (0, 0, 0, count * size - length)).unflatten(1, (count, size))  # 0 is the newest token
+        near = [torch.einsum("bijd,jdn->bidn", ages, part) for part in fine]
+        last = torch.stack([x.sum(1) * alpha for x in turned(near[0], near[1], *coarse)], dim=-1)
         if before is not None:
-            cos, sin = powers(log_decay, angle, 1, length)
-            real, imaginary = before.unbind(-1)
+            h = before.unsqueeze(1).unbind(-1)
             gamma = wide(self.gamma)
-            turn, across = gamma[0] * cos - gamma[1] * sin, gamma[0] * sin + gamma[1] * cos  # γ q^l
-            read = torch.einsum("bdn,tdn->btd", real, turn) - torch.einsum("bdn,tdn->btd", imaginary, across)
-            y = y + read / math.sqrt(alpha.size(1))
-            left = torch.stack([real * cos[-1] - imaginary * sin[-1], real * sin[-1] + imaginary * cos[-1]], dim=-1)
-            last = last + left
+            read_by = turned(gamma[0], gamma[1], *powers(log_decay, angle, 1, count, size))  # γ q^{ic+1}
+            real, imaginary = turned(h[0], h[1], *read_by)
+            read = torch.einsum("bidn,jdn->bijd", real, fine[0]) - torch.einsum("bidn,jdn->bijd", imaginary, fine[1])
+            y = y + read.flatten(1, 2)[:, :length] / math.sqrt(alpha.size(1))
+            left = turned(h[0], h[1], *powers(log_decay, angle, length, 1))
+            last = last + torch.stack(left, dim=-1).squeeze(1)
         state.set(self, "state", last)
         return y
 
@@ -87,9 +95,14 @@ class Cema(Mixer):
 
 def powers(log_decay: Tensor, angle: Tensor, first: int, count: int, step: int = 1) -> tuple[Tensor, Tensor]:
     """Real and imaginary part of q^l (count, D, N), l = first, first + step, …; q = e^{log_decay + i angle}."""
-    age = step * torch.arange(first, first + count, device=angle.device, dtype=angle.dtype)[:, None, None]
+    age = first + step * torch.arange(count, device=angle.device, dtype=angle.dtype)[:, None, None]
     size = torch.exp(age * log_decay)
     return size * torch.cos(age * angle), size * torch.sin(age * angle)
+
+
+def turned(real: Tensor, imaginary: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """Real and imaginary part of the product of two complex numbers."""
+    return real * cos - imaginary * sin, real * sin + imaginary * cos
 
 
 cema = preset(Cema)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from helpers.largest_tensor import Largest
 
 from zoo.kernels import blocked_attention, shared_pattern
 from zoo.kernels.attend import Dense, Factors, _joined, attend
@@ -168,19 +168,6 @@ def test_dense(length: int, keys: int) -> None:
         strict=True,
     ):
         torch.testing.assert_close(mine, expected)
-
-
-class Largest(TorchDispatchMode):
-    """The most numbers that any tensor made under it has."""
-
-    numbers = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        for tensor in result if isinstance(result, (tuple, list)) else (result,):
-            if isinstance(tensor, torch.Tensor):
-                self.numbers = max(self.numbers, tensor.numel())
-        return result
 
 
 @pytest.mark.parametrize("count", [1, 3])

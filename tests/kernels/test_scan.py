@@ -105,9 +105,34 @@ def test_without_a_start_it_is_zero(kernel: str) -> None:
 def test_compiled_it_is_the_same(kernel: str) -> None:
     ours, _ = KERNELS[kernel]
     inputs = [x.requires_grad_() for x in given(kernel, 7)]
-    mine, eager = torch.compile(ours, backend="aot_eager")(*inputs, chunk=CHUNK), ours(*inputs, chunk=CHUNK)
+    compiled = torch.compile(ours, backend="aot_eager", fullgraph=True)
+    mine, eager = compiled(*inputs, chunk=CHUNK), ours(*inputs, chunk=CHUNK)
     for left, right in zip((*mine, *gradients(mine, inputs)), (*eager, *gradients(eager, inputs)), strict=True):
         same(left, right)
+    *rest, start = inputs
+    start.requires_grad_(False)  # no gradient of the start is asked for, none comes of the rows or of the state
+    for part in (0, 1):
+        outs = [f(*inputs, chunk=CHUNK)[part] for f in (compiled, ours)]
+        for left, right in zip(
+            *(torch.autograd.grad(x.square().sum(), rest, allow_unused=True) for x in outs), strict=True
+        ):
+            same(torch.zeros(()) if left is None else left, torch.zeros(()) if right is None else right)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_compiled_its_length_costs_no_operations(kernel: str) -> None:
+    """A compiler sees one operator, however long the sequence is: a loop that it wrote out would take minutes to trace."""
+    counts: list[int] = []
+
+    def counting(module: torch.fx.GraphModule, _: list[Tensor]) -> torch.fx.GraphModule:
+        counts.append(len(module.graph.nodes))
+        return module
+
+    ours, _ = KERNELS[kernel]
+    for length in (8, 256):
+        torch._dynamo.reset()
+        torch.compile(ours, backend=counting, fullgraph=True)(*given(kernel, length), chunk=CHUNK)
+    assert counts[0] == counts[1] < 40
 
 
 def test_a_decay_that_never_changes() -> None:
@@ -230,6 +255,8 @@ def test_the_state_is_a_copy() -> None:
     assert last.untyped_storage().size() < out.untyped_storage().size() / 10
 
 
-def test_a_chunk_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one row"):
-        scan.scalar_decay(*given("scalar_decay", 3), chunk=0)
+@pytest.mark.parametrize("chunk", [0, -1])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_chunk_of_nothing_is_refused(kernel: str, chunk: int) -> None:
+    with pytest.raises(ValueError, match=f"a chunk has at least one row, not {chunk}$"):
+        KERNELS[kernel][0](*given(kernel, 3), chunk=chunk)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from helpers.against_relatives import assert_equals_relative, assert_starts_as_relative
+from helpers.largest_tensor import Largest
 from helpers.mixer_adapters import adapter
 from helpers.random_models import factory, random_model, tokens
+from torch import Tensor
 
 from zoo.errors import ZooError
 from zoo.extension import preset
@@ -264,3 +268,42 @@ BAD = [
 def test_bad_settings_are_refused(id: str, settings: Settings, message: str) -> None:
     with pytest.raises(ZooError, match=message):
         random_model(temporal_mixing=mixer(id, **settings))
+
+
+DECAYS = {  # the kernel that a mixer calls, and which of its arguments is made of learned decays
+    "rg_lru": ("linear_scan", 0),
+    "mamba": ("selective_scan", 2),
+    "mamba2": ("scalar_decay", 3),
+    "gated_deltanet": ("delta_rule", 4),
+}
+
+
+@pytest.mark.parametrize("id", DECAYS)
+def test_a_bfloat16_model_makes_its_decays_in_float32(id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At an input of 0 they come of parameters alone: those of the same model in float64, but for float32's rounding."""
+    kernel, place = DECAYS[id]
+    built = random_model(dtype=torch.bfloat16, depth=1, temporal_mixing=mixer(id))
+    module = next(m for m in built.modules() if type(m).__module__.startswith("zoo_plugins") and hasattr(m, "mix"))
+    home, decays = sys.modules[type(module).__module__], []
+    real = getattr(home, kernel)
+
+    def recording(*given: Tensor, **settings: int) -> tuple[Tensor, Tensor]:
+        decays.append(given[place])
+        return real(*given, **settings)
+
+    monkeypatch.setattr(home, kernel, recording)
+    for dtype in (torch.bfloat16, torch.float64):
+        module.to(dtype).mix(torch.zeros(1, 3, 32, dtype=dtype), None)
+    narrow, exact = decays
+    torch.testing.assert_close(narrow.double(), exact, rtol=1e-6, atol=1e-6)
+
+
+def test_the_average_of_a_long_prompt_needs_no_table_of_its_length() -> None:
+    """What decoding starts from is made of pieces of time: no tensor holds all modes of all tokens."""
+    length, width, modes = 1024, 32, 16
+    module = next(m for m in random_model(depth=1, temporal_mixing=mixer("cema")).modules() if hasattr(m, "carried"))
+    u, state = torch.randn(1, length, width, dtype=torch.float64), State(state_bag(2 * length))
+    with Largest() as largest:
+        for _ in range(2):  # from nothing, and from what the first pass left
+            module.carried(u, u, state)
+    assert largest.numbers < length * width * modes / 4

@@ -10,6 +10,8 @@ two tokens are safe for any decay.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -21,12 +23,13 @@ from zoo.kernels.chunks import (
     gradients_of,
     of_ends,
     reading,
-    recurrence,
+    shapes_of,
     states_of,
     sums_from,
     unchunked,
     writing,
 )
+from zoo.kernels.recurrence import recurrence
 
 LARGEST = 80.0  # e^80 has room to be multiplied before float32 ends at e^88; e^{−80} is as good as nothing
 
@@ -40,10 +43,7 @@ def channel_decay(
     """
     wide_q, wide_k, wide_v, g = at_least_single(q, k, v, g)
     begin = None if start is None else start.to(wide_v.dtype)
-    if torch.compiler.is_compiling():
-        o, last = recurrence(_with_pairs, _backward, wide_q, wide_k, wide_v, g, begin, chunk)
-    else:
-        o, last = recurrence(_forward, _backward, wide_q, wide_k, wide_v, g.clamp(min=-LARGEST), begin, chunk)
+    o, last = _run(wide_q, wide_k, wide_v, g.clamp(min=-LARGEST), begin, chunk=chunk)
     return o.to(v.dtype), last
 
 
@@ -90,7 +90,8 @@ def _forward(
 def _backward(
     d_rows: Tensor,
     d_last: Tensor | None,
-    needed: tuple[bool, ...],
+    needed: Sequence[bool],
+    chunk: int,
     start: Tensor | None,
     q: Tensor,
     k: Tensor,
@@ -116,18 +117,7 @@ def _backward(
     of_sums = (q * d_q).addcmul_(k, d_k, value=-1)  # the sums stay inside a chunk, where they cancel few digits
     d_g = sums_from(of_sums.mT).mT + of_end
     d_q, d_k = d_q.mul_(grown), d_k.div_(grown)
-    return *(unchunked(x, length) for x in (d_q, d_k, d_v, d_g)), grads[0] if needed[4] else None, None
+    return *(unchunked(x, length) for x in (d_q, d_k, d_v, d_g)), grads[0] if needed[4] else None
 
 
-def _with_pairs(
-    q: Tensor, k: Tensor, v: Tensor, g: Tensor, start: Tensor | None, chunk: int
-) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-    """The same with e^{G_t − G_s} written out for all pairs in a chunk: safe without a look at the values."""
-    length, size = v.size(1), chunk_size(chunk, v.size(1))
-    q, k, v, total = *(chunked(x, size) for x in (q, k, v)), chunked(g, size).cumsum(-2)
-    whole = total[..., -1:, :]
-    future = torch.ones(size, size, dtype=torch.bool, device=q.device).triu(1).unsqueeze(-1)
-    decay = (total.unsqueeze(-2) - total.unsqueeze(-3)).masked_fill(future, -torch.inf).exp()  # (…, c, c, K)
-    pairs = (q.unsqueeze(-2) * decay * k.unsqueeze(-3)).sum(-1)
-    states = states_of((k * (whole - total).exp()).mT, v, decayed_by(whole.exp().mT), start)
-    return unchunked(pairs @ v + (q * total.exp()) @ states[:-1], length), states[-1], ()
+_run = recurrence("channel_decay", forward=_forward, backward=_backward, shapes=shapes_of)

@@ -6,53 +6,11 @@ the states lie in one tensor, into which products are written and along which th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
-
-from zoo.kernels.autocast import without_autocast
-
-Forward = Callable[..., tuple[Tensor, Tensor, Sequence[Tensor | None]]]
-Backward = Callable[..., tuple[Tensor | None, ...]]
-
-
-class _Recurrence(torch.autograd.Function):
-    """A recurrence with its own backward; the last state's gradient is None where nothing came of it."""
-
-    @staticmethod
-    def forward(ctx: Any, forward: Forward, backward: Backward, *given: Any) -> tuple[Tensor, Tensor]:
-        rows, last, kept = forward(*given)
-        ctx.save_for_backward(*kept)
-        ctx.set_materialize_grads(False)
-        ctx.own_backward, ctx.shape = backward, rows.shape
-        return rows, last
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_rows: Tensor | None, d_last: Tensor | None) -> tuple[Tensor | None, ...]:
-        if d_rows is None:
-            assert d_last is not None
-            d_rows = d_last.new_zeros(ctx.shape)
-        with without_autocast(d_rows):
-            return None, None, *ctx.own_backward(d_rows, d_last, ctx.needs_input_grad[2:], *ctx.saved_tensors)
-
-
-def recurrence(forward: Forward, backward: Backward, *given: Any) -> tuple[Tensor, Tensor]:
-    """The rows and the last state of what is given, tensors of one type first.
-
-    `forward` answers with these and with what `backward` needs. The latter takes the gradients of both, which of what was given
-    needs one, and what was kept; it answers with a gradient, or None, for each. A compiler differentiates `forward` by itself.
-    """
-    with without_autocast(given[0]):
-        if torch.compiler.is_compiling():
-            rows, last, _ = forward(*given)
-            return rows, last
-        rows, last = _Recurrence.apply(forward, backward, *given)
-        return rows, last
 
 
 def chunk_size(chunk: int, length: int) -> int:
@@ -90,8 +48,7 @@ def decay_within(total: Tensor, dtype: torch.dtype) -> Tensor:
 
     What lies in the future is cut off before exp: its exponent is positive, and infinity times 0 is no number.
     """
-    decays = (total.unsqueeze(-1) - total.unsqueeze(-2)).to(dtype).clamp_(max=0).exp_()
-    return decays.tril() if torch.compiler.is_compiling() else decays.tril_()  # compiled, exp keeps what it returned
+    return (total.unsqueeze(-1) - total.unsqueeze(-2)).to(dtype).clamp_(max=0).exp_().tril_()
 
 
 def sums_from(x: Tensor) -> Tensor:
@@ -101,7 +58,7 @@ def sums_from(x: Tensor) -> Tensor:
 
 def reading(start: Tensor | None) -> slice:
     """The chunks that a state comes to: not the first one, if there was nothing before it."""
-    return slice(1 if start is None and not torch.compiler.is_compiling() else 0, None)
+    return slice(1 if start is None else 0, None)
 
 
 def writing(d_last: Tensor | None) -> slice:
@@ -116,15 +73,9 @@ Carry = Callable[[int, Tensor, Tensor], Tensor]
 def states_of(left: Tensor, right: Tensor, carry: Carry, start: Tensor | None) -> Tensor:
     """The state before each chunk and after the last one, (n + 1, B, H, K, V): S_{i+1} = S_i carried + left_i right_i.
 
-    `carry` works in the memory of `add` unless a compiler looks on.
+    `carry` works in the memory of `add`.
     """
-    shape = (*left.shape[1:-1], right.size(-1))
-    if torch.compiler.is_compiling():
-        before = [left.new_zeros(shape) if start is None else start]
-        for i, add in enumerate((left @ right).unbind()):
-            before.append(carry(i, add, before[-1]))
-        return torch.stack(before)
-    states = left.new_empty(left.size(0) + 1, *shape)
+    states = left.new_empty(left.size(0) + 1, *left.shape[1:-1], right.size(-1))
     _set(states[0], start)
     _product_into(states[1:], left, right)
     each = states.unbind()
@@ -167,8 +118,7 @@ def decayed_by(through: Tensor | None) -> Carry:
     each = () if through is None else through.unbind()
 
     def carry(i: int, add: Tensor, state: Tensor) -> Tensor:
-        into = None if torch.compiler.is_compiling() else add
-        return torch.addcmul(add, state, each[i], out=into) if each else torch.add(add, state, out=into)
+        return add.addcmul_(state, each[i]) if each else add.add_(state)
 
     return carry
 
@@ -179,3 +129,8 @@ def of_ends(states: Tensor, grads: Tensor, *dims: int) -> Tensor:
     Chunk by chunk, as their products stay in the cache.
     """
     return torch.stack([(state * grad).sum(dims) for state, grad in zip(states[1:], grads[1:], strict=True)])
+
+
+def shapes_of(q: Tensor, k: Tensor, v: Tensor, *_: Tensor | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shapes of the rows and of the last state of a matrix as state."""
+    return tuple(v.shape), (v.size(0), v.size(2), k.size(3), v.size(3))

@@ -13,6 +13,8 @@ where keys are nearly equal. It is made once and multiplied with: a solve costs 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -27,12 +29,13 @@ from zoo.kernels.chunks import (
     in_chunks,
     of_ends,
     reading,
-    recurrence,
+    shapes_of,
     states_of,
     sums_from,
     unchunked,
     writing,
 )
+from zoo.kernels.recurrence import recurrence
 
 
 def delta_rule(
@@ -53,7 +56,7 @@ def delta_rule(
     g = torch.zeros_like(beta) if g is None else g
     wide_q, wide_k, wide_v, beta, g = at_least_single(q, k, v, beta, g)
     begin = None if start is None else start.to(wide_v.dtype)
-    o, last = recurrence(_forward, _backward, wide_q, wide_k, wide_v, beta, g, begin, chunk)
+    o, last = _run(wide_q, wide_k, wide_v, beta, g, begin, chunk=chunk)
     return o.to(v.dtype), last
 
 
@@ -80,10 +83,7 @@ def _forward(
     states = states_of(kept.mT, y, _turned_by(turn), start)
     late = reading(start)
     read, seen = (reader[late] @ states[:-1][late]).split(size, dim=-2)
-    if torch.compiler.is_compiling():
-        y = y - seen  # of all chunks
-    else:
-        y[late] -= seen
+    y[late] -= seen
     o = pairs @ (beta * y)
     o[late] += read
     for_backward = (start, both, v, beta, y, o, states, pairs, alike, inverse, reader, within, into, rest, turn)
@@ -108,8 +108,6 @@ def _turned_by(turn: Tensor) -> Carry:
     """What carries a state through a chunk: a matrix (n, B, H, K, K) times it."""
 
     def carry(i: int, add: Tensor, state: Tensor) -> Tensor:
-        if torch.compiler.is_compiling():
-            return add + turn[i] @ state
         return add.flatten(0, 1).baddbmm_(turn[i].flatten(0, 1), state.flatten(0, 1))
 
     return carry
@@ -118,7 +116,8 @@ def _turned_by(turn: Tensor) -> Carry:
 def _backward(
     d_rows: Tensor,
     d_last: Tensor | None,
-    needed: tuple[bool, ...],
+    needed: Sequence[bool],
+    chunk: int,
     start: Tensor | None,
     both: Tensor,
     v: Tensor,
@@ -162,4 +161,7 @@ def _backward(
     d_beta = (y * d_written).sum(-1)
     # e^{G_t} is in all of o_t, e^{−G_t} wherever v_t is, and e^{G_c} in the state after a chunk.
     d_g = sums_from(of_y_and_v) + of_ends(states, of_states, -2, -1).unsqueeze(-1)
-    return *(unchunked(x, length) for x in (d_q, d_k, d_y, d_beta, d_g)), of_states[0] if needed[5] else None, None
+    return *(unchunked(x, length) for x in (d_q, d_k, d_y, d_beta, d_g)), of_states[0] if needed[5] else None
+
+
+_run = recurrence("delta_rule", forward=_forward, backward=_backward, shapes=shapes_of)

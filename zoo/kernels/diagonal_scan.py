@@ -9,14 +9,14 @@ however strong the decay.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from zoo.kernels.autocast import at_least_single
 from zoo.kernels.chunks import chunk_size
+from zoo.kernels.recurrence import recurrence
 
 
 def linear_scan(
@@ -28,34 +28,39 @@ def linear_scan(
     """
     a, b_wide = torch.broadcast_tensors(*at_least_single(a, b))
     begin = b_wide.new_zeros(b.shape[:1] + b_wide.shape[2:]) if start is None else start.to(b_wide.dtype)
-    size = chunk_size(max(16, round(math.sqrt(b.size(1)))) if chunk is None else chunk, b.size(1))
-    compiling = torch.compiler.is_compiling()
-    h = _out_of_place(a, b_wide, begin, size) if compiling else _LinearScan.apply(a, b_wide, begin, size)
-    return h.to(b.dtype), h[:, -1].clone()
+    h, last = _run(a, b_wide, begin, chunk=chunk)
+    return h.to(b.dtype), last
 
 
-class _LinearScan(torch.autograd.Function):
-    """Saves a, h and the start. The gradient is the same scan from the end: δ_t = ∂_t + a_{t+1} ⊙ δ_{t+1}."""
+def _forward(
+    a: Tensor, b: Tensor, start: Tensor, chunk: int | None
+) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:
+    h = torch.empty_like(b, memory_format=torch.contiguous_format)
+    _scan_into(h, a, b, start, _size(chunk, b.size(1)), backwards=False)
+    return h, h[:, -1].clone(), (a, h, start)
 
-    @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, start: Tensor, size: int) -> Tensor:
-        h = torch.empty_like(b, memory_format=torch.contiguous_format)
-        _scan_into(h, a, b, start, size, backwards=False)
-        ctx.save_for_backward(a, h, start)
-        ctx.size = size
-        return h
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        a, h, start = ctx.saved_tensors
-        delta = torch.empty_like(h)
-        delta[:, -1] = grad[:, -1]
-        _scan_into(delta[:, :-1], a[:, 1:], grad[:, :-1], grad[:, -1], ctx.size, backwards=True)
-        d_a = torch.empty_like(h)
-        torch.mul(delta[:, 1:], h[:, :-1], out=d_a[:, 1:])
-        torch.mul(delta[:, 0], start, out=d_a[:, 0])
-        return d_a, delta, a[:, 0] * delta[:, 0], None
+def _backward(
+    d_h: Tensor,
+    d_last: Tensor | None,
+    needed: Sequence[bool],
+    chunk: int | None,
+    a: Tensor,
+    h: Tensor,
+    start: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradient is the same scan from the end: δ_t = ∂_t + a_{t+1} ⊙ δ_{t+1}."""
+    delta = torch.empty_like(h)
+    delta[:, -1] = d_h[:, -1] if d_last is None else d_h[:, -1] + d_last
+    _scan_into(delta[:, :-1], a[:, 1:], d_h[:, :-1], delta[:, -1], _size(chunk, h.size(1)), backwards=True)
+    d_a = torch.empty_like(h)
+    torch.mul(delta[:, 1:], h[:, :-1], out=d_a[:, 1:])
+    torch.mul(delta[:, 0], start, out=d_a[:, 0])
+    return d_a, delta, a[:, 0] * delta[:, 0]
+
+
+def _size(chunk: int | None, length: int) -> int:
+    return chunk_size(max(16, round(math.sqrt(length))) if chunk is None else chunk, length)
 
 
 def _scan_into(out: Tensor, a: Tensor, b: Tensor, state: Tensor, size: int, *, backwards: bool) -> None:
@@ -92,23 +97,8 @@ def _by_place(x: Tensor, size: int) -> tuple[Tensor, ...]:
     return x.unflatten(1, (-1, size)).unbind(2)
 
 
-def _out_of_place(a: Tensor, b: Tensor, state: Tensor, size: int) -> Tensor:
-    """h for a compiler, which cannot see through a function with a backward of its own."""
-    whole = b.size(1) // size * size
-    factors, adds = (_by_place(x[:, :whole], size) for x in (a, b))
-    ends, decays = adds[0], factors[0]
-    for factor, add in zip(factors[1:], adds[1:], strict=True):
-        ends, decays = torch.addcmul(add, factor, ends), decays * factor
-    carries = [state]
-    for end, decay in zip(ends.unbind(1)[:-1], decays.unbind(1)[:-1], strict=True):
-        carries.append(torch.addcmul(end, decay, carries[-1]))
-    states, rows = torch.stack(carries, dim=1), []
-    for factor, add in zip(factors, adds, strict=True):
-        states = torch.addcmul(add, factor, states)
-        rows.append(states)
-    h = torch.stack(rows, dim=2).flatten(1, 2)
-    rest, state = [h], h[:, -1]
-    for factor, add in zip(a[:, whole:].unbind(1), b[:, whole:].unbind(1), strict=True):
-        state = torch.addcmul(add, factor, state)
-        rest.append(state.unsqueeze(1))
-    return torch.cat(rest, dim=1)
+def _shapes(a: Tensor, b: Tensor, start: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return tuple(b.shape), tuple(start.shape)
+
+
+_run = recurrence("linear_scan", forward=_forward, backward=_backward, shapes=_shapes)

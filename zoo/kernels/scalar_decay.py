@@ -10,6 +10,7 @@ are one product then.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -28,12 +29,13 @@ from zoo.kernels.chunks import (
     in_chunks,
     of_ends,
     reading,
-    recurrence,
+    shapes_of,
     states_of,
     sums_from,
     unchunked,
     writing,
 )
+from zoo.kernels.recurrence import recurrence
 
 
 def scalar_decay(
@@ -50,7 +52,7 @@ def scalar_decay(
         g = g.to(wide_v.dtype)
         if g.dim() == 1 and (g.requires_grad or v.size(1) % chunk_size(chunk, v.size(1))):
             g = g.expand(*v.shape[:2], -1)
-    o, last = recurrence(_forward, _backward, wide_q, wide_k, wide_v, g, begin, chunk)
+    o, last = _run(wide_q, wide_k, wide_v, g, begin, chunk=chunk)
     return o.to(v.dtype), last
 
 
@@ -98,8 +100,8 @@ def _rows_of(x: Tensor, length: int) -> Tensor:
 def _columns_of(x: Tensor, factor: Tensor | None) -> Tensor:
     """(n, B, Hk, R, c, V) times decays (n, B, Hk, c, R, 1), as columns of one matrix: (n, B, Hk, c, R·V)."""
     x = _by_head(x)
-    if factor is None or torch.compiler.is_compiling():
-        return (x if factor is None else x * factor).flatten(-2)
+    if factor is None:
+        return x.flatten(-2)
     return torch.mul(x, factor, out=x.new_empty(x.shape)).flatten(-2)
 
 
@@ -152,7 +154,8 @@ def _forward(
 def _backward(
     d_rows: Tensor,
     d_last: Tensor | None,
-    needed: tuple[bool, ...],
+    needed: Sequence[bool],
+    chunk: int,
     start: Tensor | None,
     q: Tensor,
     k: Tensor,
@@ -177,7 +180,7 @@ def _backward(
     d_v = _add_product(pairs.mT @ d_o, k[early], grads[1:][early], decays.rest, early)
     d_g = _gradient_of_decay(d_o, o, d_v, v, of_ends(states, grads, -2), length) if needed[3] else None
     first = _head_by_head(grads[0], v.size(-1)) if needed[4] else None
-    return unchunked(d_q, length), unchunked(d_k, length), _rows_of(d_v, length), d_g, first, None
+    return unchunked(d_q, length), unchunked(d_k, length), _rows_of(d_v, length), d_g, first
 
 
 def _gradient_of_decay(d_o: Tensor, o: Tensor, d_v: Tensor, v: Tensor, of_end: Tensor, length: int) -> Tensor:
@@ -188,3 +191,6 @@ def _gradient_of_decay(d_o: Tensor, o: Tensor, d_v: Tensor, v: Tensor, of_end: T
     of_sums = (d_o * o).addcmul_(d_v, v, value=-1).sum(-1)  # (n, B, Hk, R, c)
     of_whole = of_end.unflatten(-1, (-1, v.size(-1))).sum(-1, keepdim=True)
     return _rows_of((sums_from(of_sums) + of_whole).unsqueeze(-1), length).squeeze(-1)
+
+
+_run = recurrence("scalar_decay", forward=_forward, backward=_backward, shapes=shapes_of)

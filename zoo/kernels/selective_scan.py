@@ -6,14 +6,14 @@ Forward keeps what it is given and the state before each chunk; backward makes a
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from zoo.kernels.autocast import at_least_single, without_autocast
+from zoo.kernels.autocast import at_least_single
 from zoo.kernels.chunks import chunk_size
+from zoo.kernels.recurrence import recurrence
 
 
 def selective_scan(
@@ -27,21 +27,8 @@ def selective_scan(
     wide, delta, a, b, c = at_least_single(x, delta, a, b, c)
     begin = wide.new_zeros(x.size(0), *a.shape) if start is None else start.to(wide.dtype)
     a, begin = a.mT, begin.mT  # (N, E)
-    with without_autocast(x):
-        if torch.compiler.is_compiling():
-            y, last = _plainly(delta * wide, delta, a, b, c, begin)
-        else:
-            y, last = _SelectiveScan.apply(delta * wide, delta, a, b, c, begin, chunk_size(chunk, x.size(1)))
+    y, last = _run(delta * wide, delta, a, b, c, begin, chunk=chunk)
     return y.to(x.dtype), last.mT
-
-
-def _plainly(written: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """The formula, step by step."""
-    rows = []
-    for t in range(written.size(1)):
-        state = torch.exp(delta[:, t, None] * a) * state + written[:, t, None] * b[:, t, :, None]
-        rows.append((state * c[:, t, :, None]).sum(1))
-    return torch.stack(rows, dim=1), state
 
 
 def _states(written: Tensor, delta: Tensor, a: Tensor, b: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -53,36 +40,31 @@ def _states(written: Tensor, delta: Tensor, a: Tensor, b: Tensor, state: Tensor)
     return decay, h
 
 
-class _SelectiveScan(torch.autograd.Function):
+def _forward(
+    written: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor, start: Tensor, chunk: int
+) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
     """`written` is Δ ⊙ x."""
+    a, size = a.contiguous(), chunk_size(chunk, written.size(1))
+    starts, rows, state = [], [], start
+    for w, d, own_b, own_c in zip(*(x.split(size, dim=1) for x in (written, delta, b, c)), strict=True):
+        starts.append(state)
+        h = _states(w, d, a, own_b, state)[1]
+        rows.append((own_c.unsqueeze(2) @ h).squeeze(2))
+        state = h[:, -1].clone()
+    return torch.cat(rows, dim=1), state, (written, delta, a, b, c, torch.stack(starts))
 
-    @staticmethod
-    def forward(
-        ctx: Any, written: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor, start: Tensor, size: int
-    ) -> tuple[Tensor, Tensor]:
-        a = a.contiguous()
-        starts, rows, state = [], [], start
-        for w, d, own_b, own_c in zip(*(x.split(size, dim=1) for x in (written, delta, b, c)), strict=True):
-            starts.append(state)
-            h = _states(w, d, a, own_b, state)[1]
-            rows.append((own_c.unsqueeze(2) @ h).squeeze(2))
-            state = h[:, -1].clone()
-        ctx.save_for_backward(written, delta, a, b, c, torch.stack(starts))
-        ctx.size = size
-        return torch.cat(rows, dim=1), state
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_y: Tensor, d_last: Tensor) -> tuple[Tensor | None, ...]:
-        *given, a, b, c, starts = ctx.saved_tensors
-        written, delta = given
-        d_written, d_delta, d_a = torch.empty_like(written), torch.empty_like(delta), torch.zeros_like(a)
-        d_b, d_c = torch.empty_like(b), torch.empty_like(c)
-        chunks = [x.split(ctx.size, dim=1) for x in (written, delta, b, c, d_y, d_written, d_delta, d_b, d_c)]
-        with without_autocast(d_y):
-            for w, d, own_b, own_c, own_y, *into, start in reversed(list(zip(*chunks, starts, strict=True))):
-                d_last = _chunk_backward((w, d, own_b, own_c, start), a, own_y, d_last, into, d_a)
-        return d_written, d_delta, d_a, d_b, d_c, d_last, None
+def _backward(
+    d_y: Tensor, d_last: Tensor | None, needed: Sequence[bool], chunk: int, *kept: Tensor
+) -> tuple[Tensor, ...]:
+    written, delta, a, b, c, starts = kept
+    size, later = chunk_size(chunk, d_y.size(1)), torch.zeros_like(starts[0]) if d_last is None else d_last
+    d_written, d_delta, d_a = torch.empty_like(written), torch.empty_like(delta), torch.zeros_like(a)
+    d_b, d_c = torch.empty_like(b), torch.empty_like(c)
+    chunks = [x.split(size, dim=1) for x in (written, delta, b, c, d_y, d_written, d_delta, d_b, d_c)]
+    for w, d, own_b, own_c, own_y, *into, start in reversed(list(zip(*chunks, starts, strict=True))):
+        later = _chunk_backward((w, d, own_b, own_c, start), a, own_y, later, into, d_a)
+    return d_written, d_delta, d_a, d_b, d_c, later
 
 
 def _chunk_backward(
@@ -105,3 +87,12 @@ def _chunk_backward(
     d_a.add_((of_decay * delta.unsqueeze(2)).sum((0, 1)))
     torch.sum(of_decay.mul_(a), dim=2, out=d_delta)
     return later
+
+
+def _shapes(
+    written: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor, start: Tensor
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return tuple(written.shape), tuple(start.shape)
+
+
+_run = recurrence("selective_scan", forward=_forward, backward=_backward, shapes=_shapes)
