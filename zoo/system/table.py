@@ -58,7 +58,9 @@ class Table(NamedTuple):
         """The table in HTML, without its title."""
 
         def cells(row: Sequence[str], tag: str) -> str:
-            escaped = map(html.escape, row) if HTML.search("".join(row)) else row
+            escaped = list(map(html.escape, row)) if HTML.search("".join(row)) else row
+            if tag == "td" and (link := self.links.get(row[0], "")):
+                escaped = [f'<a href="{html.escape(link)}">{escaped[0]}</a>', *escaped[1:]]
             return f"<tr><{tag}>" + f"</{tag}><{tag}>".join(escaped) + f"</{tag}></tr>"
 
         body = "".join(cells(row, "td") for row in self.rows)
