@@ -38,7 +38,7 @@ def html_pieces(report: Findings) -> Iterator[str]:
     links = {page.name: f"#{anchor(page)}" for page in pages}
     style, script = _file("page.css"), _file("page.js")
     yield f'{_head(style, script)}<body><div class="overview"><h1 id="top">{TITLE}</h1>'
-    yield f"<p>{text(trust(report.ladders))}</p>{first_screen(rows, links, remarks(report))}"
+    yield first_screen(rows, links, (*remarks(report), trust(report.ladders)))
     yield _beside_loss(beside_loss_table(report, rows, links))
     for sentence in filter(None, (conditions(report), redefined_text(report.redefined))):
         yield f"<p>{text(sentence)}</p>"
@@ -93,7 +93,9 @@ def _beside_loss(table: Table | None) -> str:
     if table is None:
         return ""
     note = COLUMNS.replace("**", "")
-    return f'<h2>{text(table.title)}</h2><div class="scroll">{table.html()}</div><p class="note">{text(note)}</p>'
+    return (
+        f'<h2>{text(table.title)}</h2><div class="scroll">{table.html("beside")}</div><p class="note">{text(note)}</p>'
+    )
 
 
 def _section(page: MethodPage) -> str:
