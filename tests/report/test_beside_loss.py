@@ -11,6 +11,7 @@ from helpers.made_up_results import result
 
 from zoo.bench.store import Result
 from zoo.report.beside_loss import beside_loss_table
+from zoo.report.cost_table import cost_table
 from zoo.report.findings import Findings
 from zoo.report.html_report import html_report
 from zoo.report.method_pages import method_pages
@@ -87,3 +88,10 @@ def test_the_page_of_a_method_has_accuracy_by_size(report: Findings) -> None:
     place = table.head.index("accuracy (%)")
     assert table.head[place + 1] == "bits per byte"
     assert [row[place].partition(" ")[0] for row in table.rows] == ["+0.00", "-0.00", "+2.00"]  # noise below
+
+
+def test_rates_per_second_are_in_plain_digits() -> None:
+    made = made_up_ladder({METHOD: 1.15}, times={METHOD: 1 / 1234.5})
+    table = cost_table(Findings.of(made.results, made.notes).comparisons)
+    column = table.head.index("steps/s")
+    assert {row[column] for row in table.rows if row[0] == METHOD} == {"1,230 (1,230 … 1,230)"}
