@@ -37,9 +37,9 @@ def beside_loss_table(
             {
                 "method": each.name,
                 **({"host": each.host} if several else {}),
-                SIZE: size_text(largest.parameters),
                 **accuracy_cells(c),
                 **_speeds(c, largest),
+                SIZE: size_text(largest.parameters),
             }
         )
     known = [row for row in rows if any(row[name] != UNKNOWN for name in row if name not in ("method", "host", SIZE))]
