@@ -7,10 +7,12 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from helpers.made_up_results import result
 
 from zoo.report.chart_figure import chart_figure
 from zoo.report.chart_svg import MOST_POINTS, chart_svg
 from zoo.report.charts import Axis, Chart, Series, extent, number, ticks
+from zoo.report.method_charts import rate_chart
 
 LINE = Series("a <b>", [1.0, 10.0, 100.0], [1.0, 2.0, 3.0], lows=[0.5, 1.5, 2.5], highs=[1.5, 2.5, 3.5])
 
@@ -64,3 +66,26 @@ def test_ticks_are_round(low: float, high: float, log: bool, expected: list[floa
 def test_numbers_are_short() -> None:
     shown = [number(value) for value in (0.5, 20_000, 3e6, 1e15, 0.0002, 0)]
     assert shown == ["0.5", "20 k", "3 M", "1e15", "2e-4", "0"]
+
+
+def test_what_is_counted_has_no_halves() -> None:
+    """Neither of few layers, where ticks would be 0.2 apart, nor of many."""
+    for last, expected in ((2, ["1", "2"]), (3, ["1", "2", "3"]), (12, ["5", "10"])):
+        layers = Chart(
+            "", "", Axis("layer", counted=True), Axis("y", low=0.25, high=0.75), (Series("", [1, last], [0.3, 0.7]),)
+        )
+        root = ElementTree.fromstring(chart_svg(layers))
+        texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
+        assert [text for text in texts if text.replace(".", "").isdigit() and float(text) >= 1] == expected
+
+
+def test_rates_of_one_size_have_one_colour_and_the_plain_block_is_dashed() -> None:
+    sizes = [
+        (f"{name} {size}", [result(name, 0, 3.0 + size, lr_factor=factor) for factor in (0.5, 1.0)])
+        for size in (1, 2)
+        for name in ("baseline", "m")
+    ]
+    chart = rate_chart(sizes, "rates")
+    assert chart is not None and [each.dashed for each in chart.series] == [True, False, True, False]
+    small, of_small, large, of_large = (each.colour for each in chart.series)
+    assert small == of_small != large == of_large

@@ -120,4 +120,4 @@ def test_many_methods_have_no_page_each(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("zoo.report.method_pages.MOST_PAGES", 1)
     page = Page(html_report(Findings.of([*study(-0.1), *(result("n", s, 3.0 + s / 10) for s in (1, 2, 3))])))
     assert [each["id"] for each in page.all("section")] == ["method-m"]
-    assert [each["href"] for each in page.all("a")] == ["#method-m", "#top"]
+    assert [each["href"] for each in page.all("a")] == ["#method-m", "#method-m", "#top"]

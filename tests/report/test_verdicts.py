@@ -15,7 +15,7 @@ from zoo.report.arm_results import arms
 from zoo.report.cell_texts import caveats
 from zoo.report.findings import Findings
 from zoo.report.legend import introduction
-from zoo.report.results_page import disagreements
+from zoo.report.remarks import disagreements
 from zoo.report.tables import tables, verdict_table
 from zoo.report.trained import early_loss
 from zoo.report.twins import twins

@@ -33,7 +33,8 @@ class Suite:
     costs: also measure time and memory of every arm's training step, in turns with the plain block's.
     margin (above 0): the smallest difference of losses that matters, in nats per token; None: the larger of 0.005 and what
         1 % more compute is worth to the plain block.
-    twins: pairs of methods that are the same function, so that their difference is noise.
+    twins: pairs of methods that are the same function. They share their start, so their difference is rounding: it proves the
+        arithmetic, and is not the noise between seeds.
     """
 
     methods: tuple[str, ...] = ()

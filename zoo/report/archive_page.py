@@ -14,7 +14,8 @@ from zoo.report.grouping import by_method, order
 from zoo.report.legend import introduction
 from zoo.report.markdown_pages import MARK, first_screen
 from zoo.report.redefined import redefined_text
-from zoo.report.results_page import disagreements, tally
+from zoo.report.remarks import remarks
+from zoo.report.results_page import tally
 from zoo.report.standings import standings
 from zoo.report.tables import tables
 from zoo.report.verdict_words import DECIDED_BY_LOSS
@@ -45,9 +46,9 @@ def archive_page(report: Findings, results: str, figures: Sequence[str] = ()) ->
     """The whole page; `results` is the path to the page of what counts."""
     checker = ClaimChecker(report)
     lines = [MARK, HEAD.format(why=why_not(report), results=results)]
-    lines += first_screen(standings(report), figures, {})
+    lines += first_screen(standings(report), figures, {}, remarks(report))
     lines += [in_short(report).markdown()]
-    for sentence in (tally(report, checker), disagreements(report), redefined_text(report.redefined)):
+    for sentence in (tally(report, checker), redefined_text(report.redefined)):
         lines += [sentence, ""] if sentence else []
     lines += [markdown(conditions(report)), "", "## Legend", "", introduction(report), ON_CLAIMS]
     groups: dict[tuple[str, str], list[Comparison]] = {}

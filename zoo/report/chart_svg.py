@@ -71,7 +71,8 @@ def _axes(chart: Chart, x: _Scale, y: _Scale) -> Iterator[str]:
         at = y(value)
         yield f'<path d="M{LEFT} {at:.1f}H{right}" stroke="#e6e6e6"/>'
         yield f'<text x="{LEFT - 5}" y="{at + 4:.1f}" text-anchor="end">{number(value)}</text>'
-    for value in ticks(x.low, x.high, x.log):
+    marks = ticks(x.low, x.high, x.log)
+    for value in [mark for mark in marks if abs(mark - round(mark)) < 1e-9] if chart.x.counted else marks:
         at = x(value)
         yield f'<path d="M{at:.1f} {bottom}v4" stroke="#666"/>'
         yield f'<text x="{at:.1f}" y="{bottom + 16}" text-anchor="middle">{number(value)}</text>'

@@ -13,12 +13,16 @@ PALETTE = ("#1f6fb3", "#b3341f", "#2a7f3f", "#b06a08", "#7a3fa0", "#0f8a8a", "#a
 
 
 class Axis(NamedTuple):
-    """An axis: its label, whether it is logarithmic, and from where to where it goes if not over all points."""
+    """An axis: its label, whether it is logarithmic, and from where to where it goes if not over all points.
+
+    Of what is counted, such as layers, no part of one has a number.
+    """
 
     label: str
     log: bool = False
     low: float | None = None
     high: float | None = None
+    counted: bool = False
 
 
 class Series(NamedTuple):

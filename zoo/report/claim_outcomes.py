@@ -18,6 +18,14 @@ from zoo.statistics.difference import Difference, from_bound
 
 ACCURACY_MARGIN = 0.001  # a tenth of a point: a smaller difference of accuracy makes nothing better or worse
 
+UNCHECKED = (
+    "not measured",
+    "not in the ",
+    "too short",
+    "too long",
+    "void",
+)  # what statuses of unchecked claims begin with
+
 
 class Outcome(NamedTuple):
     """What results say of one claim."""
@@ -25,6 +33,11 @@ class Outcome(NamedTuple):
     relation: str
     what: str  # it is a relation to; may be empty
     status: str  # holds, contradicted, open, …
+
+    @property
+    def checked(self) -> bool:
+        """Whether the status is what results say of it, rather than why they say nothing."""
+        return not self.status.startswith(UNCHECKED)
 
 
 class ClaimChecker:

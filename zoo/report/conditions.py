@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from zoo.bench.store import Result
+from zoo.bench.store import TUNING_SEED, Result
 from zoo.report.findings import Findings
 from zoo.system.table import counted
 
@@ -26,11 +26,24 @@ def conditions(report: Findings) -> str:
     ran_on += f", by {len(commits)} commits of the code" if len(commits) > 1 else ""
     texts = sorted({corpus(run) for run in runs})
     return (
-        f"{counted(len(runs), 'run')}, {sum(run.seconds for run in runs) / 3600:,.1f} hours of training; plain models of"
+        f"{_counts(report)}; plain models of"
         f" {_list({run.parameters for run in plain})} parameters, trained on {_list({run.budget for run in plain})} tokens"
         f" of {' and '.join(texts[:MOST])}; unigram entropy of the validation split"
         f" {', '.join(map(str, entropy[:MOST]))} nats per token{ran_on}."
     )
+
+
+def _counts(report: Findings) -> str:
+    """The runs that are judged, those that are not, and how long all of them took."""
+    runs = [run for arm in report.arms for run in arm.runs]
+    tried = {id(run) for arm in report.arms for run in arm.tried}
+    chose = sum(run.seed == TUNING_SEED or id(run) in tried for run in report.unjudged)
+    hours = sum(run.seconds for run in (*runs, *report.unjudged)) / 3600
+    parts = [f"{counted(len(runs), 'run')} that are judged" if len(runs) != 1 else "1 run that is judged"]
+    parts += [f"{chose:,} that chose learning rates"] if chose else []
+    replaced = len(report.unjudged) - chose
+    parts += [f"{replaced:,} that newer ones replace"] if replaced else []
+    return f"{', '.join(parts[:-1])}{' and ' if parts[1:] else ''}{parts[-1]}, {hours:,.1f} hours of training"
 
 
 def _version(run: Result, part: str, name: str) -> str:

@@ -46,13 +46,21 @@ def _speeds(arm: ArmResults, plain: ArmResults) -> tuple[str, ...]:
     if cost is None:
         return ("–",) * len(SPEEDS)
     return (
-        _with_interval(cost.steps_per_second, ".3g"),
-        _with_interval(cost.samples_per_second, ".3g"),
+        _rate(cost.steps_per_second),
+        _rate(cost.samples_per_second),
         _with_interval(cost.evaluation_ratio, ".2f"),
         _with_interval(cost.decoding_ratio, ".2f"),
-        _with_interval(cost.decoded_per_second, ".3g"),
+        _rate(cost.decoded_per_second),
         f"{cost.state[0]:,.0f} / {cost.state[1]:,.0f}" if cost.state else "–",
     )
+
+
+def _rate(rate: Ratio | None) -> str:
+    """So many per second, to three digits, with the interval."""
+    if rate is None:
+        return "–"
+    value, low, high = (f"{float(f'{each:.3g}'):,.10g}" for each in rate)
+    return f"{value} ({low} … {high})"
 
 
 def _with_interval(ratio: Ratio | None, form: str) -> str:

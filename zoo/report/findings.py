@@ -26,6 +26,9 @@ class Findings:
     ladders: tuple[LadderFindings, ...] = ()
     redefined: tuple[str, ...] = ()  # methods whose results were left out, as their definitions have changed
     downstream: tuple[Downstream, ...] = ()  # on tasks beyond the corpus
+    unjudged: tuple[
+        Result, ...
+    ] = ()  # runs that no arm is judged by: they chose its learning rate, or newer ones replace them
     earlier: Findings | None = None  # what an earlier store said, to compare with
 
     @classmethod
@@ -39,6 +42,7 @@ class Findings:
         counting, redefined = counted_results(results)
         by_id = arms(counting, notes)
         comparisons = compare_arms(by_id, notes)
+        judged = {id(run) for arm in by_id.values() for run in arm.runs}
         return cls(
             comparisons=comparisons,
             arms=list(by_id.values()),
@@ -46,6 +50,7 @@ class Findings:
             ladders=tuple(ladder_findings(counting, notes.ladder_arms, notes.predictions, notes.costs)),
             redefined=redefined,
             downstream=tuple(downstream(comparisons, notes.outcomes)),
+            unjudged=tuple(run for run in counting if id(run) not in judged),
         )
 
     @property
@@ -64,6 +69,7 @@ class Findings:
             comparisons=[c for c in self.comparisons if c.method.id in ids],
             arms=[arm for arm in self.arms if arm.id in ids],
             downstream=tuple(each for each in self.downstream if each.comparison.method.id in ids),
+            unjudged=tuple(run for run in self.unjudged if run.arm in ids),
             twins=[pair for pair in self.twins if {pair.first, pair.second} <= names],
         )
 

@@ -14,13 +14,19 @@ from zoo.report.cell_texts import number_text
 from zoo.report.charts import ticks
 from zoo.report.ladder_tables import ROLES
 from zoo.report.overview import (
+    MARKS,
     UNKNOWN,
     answers,
     effect_text,
+    flops_text,
+    marks,
+    marks_text,
     names_text,
     parts,
     percent_text,
+    place_text,
     seeds_text,
+    several_optimizers,
     shown,
     size_text,
     sizes_text,
@@ -68,8 +74,8 @@ def text(words: str) -> str:
     return html.escape(one_line(words))
 
 
-def first_screen(standings: Sequence[Standing], links: Mapping[str, str]) -> str:
-    """Answers in words, filters, then a table with its figure for each unit: κ, and nats."""
+def first_screen(standings: Sequence[Standing], links: Mapping[str, str], remarks: Sequence[str] = ()) -> str:
+    """Answers in words, remarks, filters, then a table with its figure for each unit: κ, and nats."""
     sections = []
     for of in parts(standings):
         items = "".join(
@@ -82,7 +88,8 @@ def first_screen(standings: Sequence[Standing], links: Mapping[str, str]) -> str
         sections.append((f'<h2>{heading}</h2><ul class="answers">{items}</ul>', _table(of, links)))
     rows = [row for of in parts(standings) for row in _rows(of)]
     first, *others = sections or [("<p>There is nothing to compare yet.</p>", "")]
-    return "".join([first[0], _filters(rows), first[1], *(f"{words}{table}" for words, table in others)])
+    said = "".join(f'<p class="remark">{text(remark)}</p>' for remark in remarks)
+    return "".join([first[0], said, _filters(rows), first[1], *(f"{words}{table}" for words, table in others)])
 
 
 def _rows(some: Sequence[Standing]) -> list[Row]:
@@ -132,7 +139,8 @@ def _table(some: Sequence[Standing], links: Mapping[str, str]) -> str:
         f'<th class="text">method</th><th class="text">verdict</th><th class="figure"><span class="axis">{marks}</span></th>'
         + "".join(f"<th>{text(each)}</th>" for each in (*effects, *HEADS))
     )
-    body = "".join(_row(row, scale, links) for row in rows)
+    optimizers = several_optimizers(some)
+    body = "".join(_row(row, scale, links, optimizers) for row in rows)
     left_out = len(some) - len(shown(some))
     note = f" {left_out:,} methods with smaller effects are in the tables below." if left_out else ""
     way = "right of the line it helps" if ladder else "left of the line it is better"
@@ -140,11 +148,11 @@ def _table(some: Sequence[Standing], links: Mapping[str, str]) -> str:
         f'<div class="scroll"><table class="standings"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
         f'<p class="note">Dot: the estimate; bar: its 95 % interval; {way}; a diamond lies beyond the axis. Sizes: parameters of'
         " the plain block. Time ×: a training step's beside the plain block's; parameters and FLOPs: what the method has more. A"
-        f" method's name opens its page; a word explains itself when pointed at.{note}</p>"
+        f" method's name opens its page; a word explains itself when pointed at. {text(marks_text(shown(some)))}{note}</p>"
     )
 
 
-def _row(row: Row, scale: Scale, links: Mapping[str, str]) -> str:
+def _row(row: Row, scale: Scale, links: Mapping[str, str], optimizers: bool) -> str:
     standing, word = row.standing, word_of(row.verdict)
     link = links.get(standing.name, "")
     name = f'<a href="{html.escape(link)}">{text(standing.name)}</a>' if link else text(standing.name)
@@ -158,9 +166,18 @@ def _row(row: Row, scale: Scale, links: Mapping[str, str]) -> str:
     effect = f'<td class="effect" data-v="{_key(row.effect)}"><b>{text(value)}</b> {text(interval)}</td>'
     return (
         f'<tr{control}{attributes}{hidden}><td>{name}</td><td class="text" data-v="{ORDER.index(word)}">'
-        f'<abbr class="word" style="--c:{colour(word)}" title="{text(meaning)}">{text(row.verdict)}</abbr></td>'
-        f'<td class="figure">{_bar(row, scale)}</td>{effect}{"".join(map(_cell, _cells(row)))}</tr>'
+        f'<abbr class="word" style="--c:{colour(word)}" title="{text(meaning)}">{text(row.verdict)}</abbr>{_beside(row)}</td>'
+        f'<td class="figure">{_bar(row, scale)}</td>{effect}{"".join(map(_cell, _cells(row, optimizers)))}</tr>'
     )
+
+
+def _beside(row: Row) -> str:
+    """What stands beside a verdict: marks, and that its FLOPs alone make a method hurt."""
+    if row.size:
+        return ""
+    used = [mark for mark in MARKS if mark in marks(row.standing)]
+    signs = "".join(f' <abbr class="mark" title="{text(MARKS[mark])}">{mark}</abbr>' for mark in used)
+    return signs + (f"<small> {text(flops_text(row.standing))}</small>" if row.standing.by_its_flops else "")
 
 
 class Cell(NamedTuple):
@@ -172,7 +189,7 @@ class Cell(NamedTuple):
     title: str = ""
 
 
-def _cells(row: Row) -> Iterator[Cell]:
+def _cells(row: Row, optimizers: bool) -> Iterator[Cell]:
     """The cells after the effect."""
     standing, cost = row.standing, row.standing.cost
     if standing.ladder:
@@ -185,7 +202,8 @@ def _cells(row: Row) -> Iterator[Cell]:
     yield Cell("time ×", f"{time.value:.2f}" if time else UNKNOWN, str(time.value) if time else "", time_text(time))
     yield Cell("parameters", percent_text(cost.parameters), f"{cost.parameters:.6g}")
     yield Cell("FLOPs", percent_text(cost.flops), f"{cost.flops:.6g}")
-    yield Cell("host", standing.host, standing.host)
+    host = place_text(standing, optimizers)
+    yield Cell("host", host, host)
 
 
 def _cell(cell: Cell) -> str:

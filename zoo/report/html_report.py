@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from importlib import resources
 
+from zoo.report.beside_loss import COLUMNS, beside_loss_table
 from zoo.report.chart_svg import chart_svg
 from zoo.report.conditions import conditions
 from zoo.report.findings import Findings
@@ -17,6 +18,7 @@ from zoo.report.legend import BASIS, legend
 from zoo.report.method_pages import MethodPage, Part, method_pages
 from zoo.report.overview import controls_table, trust
 from zoo.report.redefined import redefined_text
+from zoo.report.remarks import remarks
 from zoo.report.standings import standings
 from zoo.report.tables import tables
 from zoo.system.table import Table
@@ -36,7 +38,8 @@ def html_pieces(report: Findings) -> Iterator[str]:
     links = {page.name: f"#{anchor(page)}" for page in pages}
     style, script = _file("page.css"), _file("page.js")
     yield f'{_head(style, script)}<body><div class="overview"><h1 id="top">{TITLE}</h1>'
-    yield f"<p>{text(trust(report.ladders))}</p>{first_screen(rows, links)}"
+    yield first_screen(rows, links, (*remarks(report), trust(report.ladders)))
+    yield _beside_loss(beside_loss_table(report, rows, links))
     for sentence in filter(None, (conditions(report), redefined_text(report.redefined))):
         yield f"<p>{text(sentence)}</p>"
     yield from map(_table, map(controls_table, report.ladders))
@@ -83,6 +86,16 @@ def _table(table: Table) -> str:
     """A long table, folded."""
     rows = f"<small>{len(table.rows):,} rows</small>" if table.rows else "<small>empty</small>"
     return f'<details><summary>{text(table.title)} {rows}</summary><div class="scroll">{table.html()}</div></details>'
+
+
+def _beside_loss(table: Table | None) -> str:
+    """The second table, in sight."""
+    if table is None:
+        return ""
+    note = COLUMNS.replace("**", "")
+    return (
+        f'<h2>{text(table.title)}</h2><div class="scroll">{table.html("beside")}</div><p class="note">{text(note)}</p>'
+    )
 
 
 def _section(page: MethodPage) -> str:

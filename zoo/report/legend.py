@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from zoo.report.findings import Findings
 from zoo.report.ladder_tables import ladder_legend
+from zoo.report.overview import MARKS
 from zoo.report.verdict_words import explanations
 from zoo.system import foreign_text
 
@@ -49,7 +50,7 @@ COLUMNS = {
 def legend(report: Findings) -> list[tuple[str, str]]:
     """What each column means, with its name."""
     verdict = ("verdict", f"{explanations()}. {LEVELS}")
-    return [*COLUMNS.items(), ("margin", margins(report)), verdict, *ladder_legend(report.ladders)]
+    return [*COLUMNS.items(), *MARKS.items(), ("margin", margins(report)), verdict, *ladder_legend(report.ladders)]
 
 
 def margins(report: Findings) -> str:

@@ -24,9 +24,12 @@ class WrittenPage(NamedTuple):
     figures: Mapping[str, str]
 
 
-def first_screen(standings: Sequence[Standing], figures: Sequence[str], links: Mapping[str, str]) -> list[str]:
+def first_screen(
+    standings: Sequence[Standing], figures: Sequence[str], links: Mapping[str, str], remarks: Sequence[str]
+) -> list[str]:
     """Paragraphs: for each unit what helps and what does not, in words that are explained; a figure; a table.
 
+    `remarks` stand below the first words.
     `figures` are the paths of the overview's figures, one for each part, as far as there are any.
     """
     lines: list[str] = []
@@ -34,6 +37,7 @@ def first_screen(standings: Sequence[Standing], figures: Sequence[str], links: M
         for answer in answers(of):
             names = markdown(names_text(answer.standings))
             lines.append(f"- **{answer.word}** ({len(answer.standings)}): {names}. *{answer.meaning}*")
+        lines += [line for remark in remarks for line in ("", markdown(remark))] if number == 0 else []
         lines += ["", f"![{_caption(of)}]({figures[number]})", ""] if number < len(figures) else [""]
         lines += [overview_table(of, links).markdown()]
     return lines or ["There is nothing to compare yet.", ""]

@@ -99,11 +99,14 @@ def _late(run: Result) -> Iterator[float]:
 
 
 def rate_chart(tried: Sequence[tuple[str, Sequence[Result]]], title: str) -> Chart | None:
-    """Loss against learning rate of every arm that was given a choice; a label for each. None where none was."""
+    """Loss against learning rate of every arm that was given a choice; a label for each. None where none was.
+
+    They come in pairs, the plain block and the method of one size: of one colour, the plain block dashed.
+    """
     series = []
     for number, (label, runs) in enumerate(tried):
         plain = any(run.match != "method" for run in runs)
-        colour = PLAIN if plain else PALETTE[(number // 2) % len(PALETTE)]
+        colour = PALETTE[(number // 2) % len(PALETTE)]
         series += [_rates(curve, label, colour, plain) for curve in rate_curves(list(runs))]
     drawn = tuple(each for each in series if len(each.xs) > 1)
     if not drawn:
@@ -131,7 +134,7 @@ def learned_charts(arm: ArmResults) -> list[Chart]:
             highs = [max(high.get(layer, ()), default=math.nan) for layer in panel.mean]
             series[0] = series[0]._replace(lows=lows, highs=highs)
         title = f"{panel.name} at the end of training"
-        charts.append(Chart(LEARNED + panel.name, title, Axis("layer"), Axis(panel.name), tuple(series)))
+        charts.append(Chart(LEARNED + panel.name, title, Axis("layer", counted=True), Axis(panel.name), tuple(series)))
     return charts
 
 

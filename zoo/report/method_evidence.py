@@ -62,7 +62,7 @@ def method_evidence(report: Findings, standings: Iterable[Standing]) -> list[Met
 def curves(evidence: MethodEvidence, standing: Standing) -> list[list[Curve]]:
     """The runs to draw together, the smallest size first: the method and its baselines."""
     if standing.ladder:
-        climb = next(each for each in evidence.climbs if _is_of(each.ladder, standing))
+        climb = next(each for each in evidence.climbs if each.ladder.key == standing.key)
         return [
             [
                 Curve("the plain block", "none", rung.plain.finished),
@@ -76,10 +76,6 @@ def curves(evidence: MethodEvidence, standing: Standing) -> list[list[Curve]]:
         for at in standing.sizes
         if any(c.method.id == at.arm for c in evidence.comparisons)
     ]
-
-
-def _is_of(ladder: LadderFindings, standing: Standing) -> bool:
-    return (ladder.name, ladder.host) == (standing.source, standing.host)
 
 
 def _compared(comparisons: Sequence[Comparison]) -> list[Curve]:

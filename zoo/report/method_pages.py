@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from zoo.bench.store import Result
 from zoo.report.arm_results import ArmResults
+from zoo.report.beside_loss import accuracy_cells, with_plain
 from zoo.report.cell_texts import interval_text, number_text, p_value_text, seeds_text, where
 from zoo.report.charts import Chart
 from zoo.report.claim_outcomes import ClaimChecker
@@ -15,7 +16,17 @@ from zoo.report.cost_table import cost_table
 from zoo.report.findings import Findings
 from zoo.report.method_charts import curve_chart, kappa_chart, learned_charts, rate_chart
 from zoo.report.method_evidence import MethodEvidence, curves, method_evidence
-from zoo.report.overview import UNKNOWN, effect_text, seeds_text as seeds_of_sizes, size_text, sizes_text
+from zoo.report.overview import (
+    AT_EDGE,
+    FEWER_RATES,
+    UNKNOWN,
+    effect_text,
+    flops_text,
+    seeds_text as seeds_of_sizes,
+    several_optimizers,
+    size_text,
+    sizes_text,
+)
 from zoo.report.standings import AtSize, Standing
 from zoo.report.verdict_words import meanings
 from zoo.report.verdicts import Comparison
@@ -65,18 +76,17 @@ def _page(evidence: MethodEvidence, checker: ClaimChecker) -> MethodPage:
 
 def _standing(evidence: MethodEvidence, standing: Standing) -> Part:
     """What came of the method in one host: the verdict, size by size, and its curves."""
-    climbs = [c for c in evidence.climbs if standing.ladder and (c.ladder.name, c.ladder.host) == _place(standing)]
+    climbs = [c for c in evidence.climbs if c.ladder.key == standing.key]
     charts = [kappa_chart(climb) for climb in climbs if climb.row.rungs]
     groups = curves(evidence, standing)
     chart = curve_chart(groups, f"Learning curves, {standing.host} host")
     charts += [chart] if chart.series else []
     source = f"ladder {standing.source}" if standing.ladder else f"suite {standing.source}" if standing.source else ""
-    heading = f"{standing.host.capitalize()} host{f', {source}' if source else ''}: {standing.verdict}"
-    return Part(heading, (_sentence(standing),), (_size_table(standing),), tuple(charts))
-
-
-def _place(standing: Standing) -> tuple[str, str]:
-    return standing.source, standing.host
+    optimizer = standing.optimizer if several_optimizers(evidence.standings) else ""
+    where = ", ".join(filter(None, (f"{standing.host.capitalize()} host", optimizer, source)))
+    return Part(
+        f"{where}: {standing.verdict}", (_sentence(standing),), (_size_table(evidence, standing),), tuple(charts)
+    )
 
 
 def _sentence(standing: Standing) -> str:
@@ -86,15 +96,17 @@ def _sentence(standing: Standing) -> str:
     values = [f"{of_what}: {effect_text(standing.effect, standing.ladder)}"]
     values += [f"κ_time: {effect_text(standing.in_time, True)}"] if standing.ladder else []
     sizes = f"plain blocks of {sizes_text(standing.sizes)} parameters, {seeds_of_sizes(standing.sizes)} seeds"
-    return f"{standing.verdict}: {meaning}. {'; '.join(values)} (95 % intervals in brackets); {sizes}."
+    words = f"{meaning}; {flops_text(standing)}" if standing.by_its_flops else meaning
+    return f"{standing.verdict}: {words}. {'; '.join(values)} (95 % intervals in brackets); {sizes}."
 
 
-def _size_table(standing: Standing) -> Table:
-    rows = [_size_row(at, standing.ladder) for at in standing.sizes]
+def _size_table(evidence: MethodEvidence, standing: Standing) -> Table:
+    compared = with_plain(evidence.comparisons)
+    rows = [_size_row(at, standing.ladder, compared.get(at.arm)) for at in standing.sizes]
     return Table.of("Size by size", rows)
 
 
-def _size_row(at: AtSize, ladder: bool) -> dict[str, str]:
+def _size_row(at: AtSize, ladder: bool, compared: Comparison | None) -> dict[str, str]:
     return {
         **({"rung": str(at.rung)} if ladder else {}),
         "parameters": size_text(at.parameters),
@@ -104,6 +116,7 @@ def _size_row(at: AtSize, ladder: bool) -> dict[str, str]:
         "plain block": number_text(at.plain_loss, ".4f"),
         "difference": number_text(at.difference, "+.4f"),
         "κ (95 %)" if ladder else "difference (95 %)": effect_text(at.effect, ladder),
+        **accuracy_cells(compared),
         "verdict of this size alone": at.verdict,
     }
 
@@ -131,18 +144,31 @@ def _comparison_row(c: Comparison) -> dict[str, str]:
 
 def _rates(evidence: MethodEvidence) -> Iterator[Part]:
     """Loss against learning rate, beside the plain block's, at every size where rates were tried."""
-    charts = []
+    charts, remarks = [], list[str]()
     for standing in evidence.standings:
         tried: list[tuple[str, Sequence[Result]]] = []
         for at in standing.sizes:
             size = f", {size_text(at.parameters)}"
+            remarks += _rate_remarks(at, standing)
             for label, id in (("the plain block", at.plain_arm), (evidence.name, at.arm)):
                 if id in evidence.arms:
                     tried.append((label + size, evidence.arms[id].tried))
         chart = rate_chart(tried, f"Loss against learning rate, {standing.host} host")
         charts += [chart] if chart else []
-    if charts:
-        yield Part("Learning rates", charts=tuple(charts))
+    if charts or remarks:
+        yield Part("Learning rates", tuple(remarks), charts=tuple(charts))
+
+
+def _rate_remarks(at: AtSize, standing: Standing) -> Iterator[str]:
+    """What is wrong with the learning rates that a method was given the choice of at one size."""
+    rates, where = at.rates, f"{standing.host} host, {size_text(at.parameters)} parameters"
+    tried, plain = (" ".join(f"× {each:g}" for each in sorted(of)) for of in (rates.tried, rates.plain))
+    if rates.at_edge:
+        end = "lowest" if rates.chosen == min(rates.tried) else "highest"
+        best = f"its best rate, × {rates.chosen:g}, is the {end} of those tried ({tried})"
+        yield f"{AT_EDGE} {where}: {best}; one beyond may be better."
+    if rates.fewer:
+        yield f"{FEWER_RATES} {where}: fewer rates were tried for it ({tried}) than for the plain block ({plain})."
 
 
 def _costs(evidence: MethodEvidence) -> Iterator[Part]:

@@ -18,6 +18,11 @@ from zoo.system.table import Table
 MOST_ROWS = 400  # of the first table: more are in the tables of the verdicts
 MOST_NAMES = 12  # after a word
 UNKNOWN = "–"
+AT_EDGE, FEWER_RATES = "†", "‡"
+MARKS = {
+    AT_EDGE: "at some size its best learning rate is the lowest or highest of those tried: one beyond may be better",
+    FEWER_RATES: "at some size fewer learning rates were tried for it than for the plain block",
+}
 WHOLE_STEPS = 0.005  # of ln κ: a whole number of steps is not quite 10 % more tokens
 
 
@@ -51,13 +56,14 @@ def answers(some: Sequence[Standing]) -> list[Answer]:
 
 def names_text(some: Sequence[Standing]) -> str:
     """The methods after a word, each with its effect, in every host where there are several; of many methods, the first."""
-    hosts, methods = {each.host for each in some}, by_name(some)
+    hosts, optimizers, methods = {each.host for each in some}, several_optimizers(some), by_name(some)
     named = []
     for name, of in list(methods.items())[:MOST_NAMES]:
         values = []
         for each in of:
             value = number_text(each.effect.value, ".2f" if each.ladder else "+.3f")
-            values.append(f"{value} {each.host}" if len(hosts) > 1 else value)
+            value += f" {place_text(each, optimizers)}" if len(hosts) > 1 or optimizers else ""
+            values.append(f"{value}, by its FLOPs" if each.by_its_flops else value)
         named.append(f"{name} ({', '.join(values)})" if values != [UNKNOWN] else name)
     more = f" and {len(methods) - MOST_NAMES} more" if len(methods) > MOST_NAMES else ""
     return ", ".join(named) + more
@@ -65,7 +71,7 @@ def names_text(some: Sequence[Standing]) -> str:
 
 def overview_table(some: Sequence[Standing], links: Mapping[str, str] | None = None) -> Table:
     """A row per method: verdict, κ or difference with its interval, sizes, seeds, cost."""
-    ladder = bool(some) and some[0].ladder
+    ladder, optimizers = bool(some) and some[0].ladder, several_optimizers(some)
     rows = []
     for each in shown(some):
         effect = {"κ (95 %)": effect_text(each.effect, True), "κ_time (95 %)": effect_text(each.in_time, True)}
@@ -81,7 +87,7 @@ def overview_table(some: Sequence[Standing], links: Mapping[str, str] | None = N
                 "time ×": time_text(each.cost.time),
                 "parameters": percent_text(each.cost.parameters),
                 "FLOPs": percent_text(each.cost.flops),
-                "host": each.host,
+                "host": place_text(each, optimizers),
             }
         )
     unit = "κ over all rungs" if ladder else "loss at one size, in nats per token"
@@ -89,9 +95,39 @@ def overview_table(some: Sequence[Standing], links: Mapping[str, str] | None = N
     return Table.of(f"Every method: {unit}", rows, brief)._replace(links=links or {})
 
 
+def several_optimizers(some: Sequence[Standing]) -> bool:
+    """Whether rows must say the optimiser."""
+    return len({each.optimizer for each in some}) > 1
+
+
+def place_text(standing: Standing, optimizers: bool) -> str:
+    """The host; where there are several optimisers, with the optimiser."""
+    return f"{standing.host}, {standing.optimizer or UNKNOWN}" if optimizers else standing.host
+
+
 def verdict_text(standing: Standing) -> str:
-    """The verdict; of a control, with what it is."""
-    return standing.verdict if standing.role == "method" else f"{standing.verdict} ({ROLES[standing.role]})"
+    """The verdict with its marks; of a control, with what it is; of what hurts by its FLOPs alone, that."""
+    marked = f"{standing.verdict}{marks(standing)}"
+    if standing.role != "method":
+        return f"{marked} ({ROLES[standing.role]})"
+    return f"{marked} ({flops_text(standing)})" if standing.by_its_flops else marked
+
+
+def flops_text(standing: Standing) -> str:
+    """What is said of a method whose FLOPs outweigh its lower loss."""
+    return f"by its FLOPs: its loss is {-standing.sizes[-1].difference:.3f} lower"
+
+
+def marks(standing: Standing) -> str:
+    """The marks of a row, whose meanings MARKS has."""
+    signs = (AT_EDGE if standing.at_edge else "") + (FEWER_RATES if standing.fewer_rates else "")
+    return f" {signs}" if signs else ""
+
+
+def marks_text(some: Sequence[Standing]) -> str:
+    """The meanings of the marks that these rows have, in a sentence; empty where they have none."""
+    used = "".join(map(marks, some))
+    return " ".join(f"{mark} {meaning}." for mark, meaning in MARKS.items() if mark in used)
 
 
 def effect_text(effect: Effect, multiplier: bool) -> str:
@@ -203,4 +239,22 @@ def trust(ladders: Sequence[LadderFindings]) -> str:
             sentences.append(f"{where}: {good} of {len(outcomes)} controls came out as they must; not so: {named}.")
         else:
             sentences.append(f"{where}: all {len(outcomes)} controls came out as they must.")
-    return "Intervals are 95 % ones. " + " ".join(sentences)
+        sentences += _basis(ladder)
+    return "Intervals are 95 % ones, of one question alone. " + " ".join(sentences)
+
+
+def _basis(ladder: LadderFindings) -> list[str]:
+    """What κ rests on: the split, the plain block's curve, and how many questions were asked; a sentence each."""
+    rungs, methods = ladder.rungs, sum(row.role == "method" for row in ladder.rows)
+    sentences = [f"Losses are those of the {rungs[0].split} split."]
+    if len(rungs) == 2:
+        slope = number_text(rungs[-1].slope, ".3f")
+        sentences.append(
+            "With two rungs the plain block's curve is a straight line through two sizes, by which an e-fold of compute is worth"
+            f" {slope} nats at both: every κ rests on that line."
+        )
+    else:
+        sentences.append(f"Every κ rests on a quadratic through the plain block's losses at {len(rungs)} sizes.")
+    if methods > 1:
+        sentences.append(f"No verdict is corrected for {methods} methods having been asked about.")
+    return sentences

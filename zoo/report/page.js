@@ -21,7 +21,8 @@
   function key(cell) {
     if (!cell) return -Infinity;
     const text = cell.dataset.v ?? cell.textContent.replace(/[,≈ ]/g, "").replace("−", "-");
-    const number = parseFloat(text);
+    const thousands = { k: 1e3, M: 1e6, G: 1e9 }[/^[\d.]+([kMG])$/.exec(text)?.[1]] ?? 1; // 98.3 k, 1.04 M
+    const number = parseFloat(text) * thousands;
     return Number.isNaN(number) ? text : number;
   }
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
+from zoo.report.beside_loss import COLUMNS, beside_loss_table
 from zoo.report.conditions import conditions
 from zoo.report.findings import Findings
 from zoo.report.legend import introduction
 from zoo.report.markdown_pages import FIGURES, first_screen
-from zoo.report.overview import controls_table, trust
+from zoo.report.overview import controls_table, marks_text, trust
 from zoo.report.redefined import redefined_text
+from zoo.report.remarks import remarks
 from zoo.report.standings import standings
 from zoo.report.tables import tables
 from zoo.system import foreign_text
@@ -28,7 +30,12 @@ def markdown_pieces(report: Findings, figures: Iterable[str], left_out: str) -> 
     names = list(figures)
     first = [f"{FIGURES}/{figure_file(name)}" for name in names if name.startswith(OVERVIEW)]
     drawn = [_image(name) for name in names if not name.startswith(OVERVIEW)]
-    lines = ["# Report", "", *first_screen(standings(report), first, {}), trust(report.ladders), ""]
+    rows = standings(report)
+    lines = ["# Report", "", *first_screen(rows, first, {}, remarks(report))]
+    lines += [f"{known}\n"] if (known := marks_text(rows)) else []
+    if beside := beside_loss_table(report, rows):
+        lines += [beside.markdown(), COLUMNS, ""]
+    lines += [trust(report.ladders), ""]
     lines += [controls_table(ladder).markdown() for ladder in report.ladders]
     lines += [foreign_text.markdown(conditions(report)), "", introduction(report), ""]
     lines += [foreign_text.markdown(redefined_text(report.redefined)), ""] if report.redefined else []

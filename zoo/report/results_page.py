@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from zoo.report.beside_loss import COLUMNS as COLUMNS_BESIDE, beside_loss_table
 from zoo.report.claim_outcomes import ClaimChecker
 from zoo.report.conditions import conditions
 from zoo.report.findings import Findings
 from zoo.report.markdown_pages import first_screen
-from zoo.report.overview import controls_table, trust
+from zoo.report.overview import controls_table, marks_text, trust
 from zoo.report.redefined import redefined_text
+from zoo.report.remarks import remarks
 from zoo.report.standings import Standing
-from zoo.report.verdicts import Comparison
 from zoo.system.foreign_text import markdown
 from zoo.system.table import counted
 
@@ -48,7 +49,10 @@ def results_page(
     if report is None:
         return "\n".join([HEAD, NOTHING, "", *further])
     units = [ladder for ladder in (True, False) if any(each.ladder is ladder for each in rows)]
-    lines = [HEAD, *first_screen(rows, figures, links), " ".join([*(COLUMNS[unit] for unit in units), COST]), ""]
+    lines = [HEAD, *first_screen(rows, figures, links, remarks(report))]
+    lines += [" ".join([*(COLUMNS[unit] for unit in units), COST, marks_text(rows)]).rstrip(), ""]
+    if beside := beside_loss_table(report, rows, links):
+        lines += [beside.markdown(), COLUMNS_BESIDE, ""]
     lines += ["## How sure", "", trust(report.ladders), ""]
     lines += [controls_table(ladder).markdown(level=3) for ladder in report.ladders]
     lines += [*_sentences(report), "## At what size", "", markdown(conditions(report)), ""]
@@ -57,25 +61,22 @@ def results_page(
 
 def _sentences(report: Findings) -> list[str]:
     """What else there is to know, a paragraph each."""
-    said = (tally(report, ClaimChecker(report)), disagreements(report), redefined_text(report.redefined))
+    said = (tally(report, ClaimChecker(report)), redefined_text(report.redefined))
     return [line for sentence in said if sentence for line in (sentence, "")]
 
 
 def tally(report: Findings, checker: ClaimChecker) -> str:
-    """The number of claims of each status."""
+    """The number of claims of each status: of those that were checked, then of those that were not."""
     methods = {arm.id: arm for arm in report.arms if arm.first.match == "method"}
-    statuses = Counter(outcome.status for arm in methods.values() for outcome in checker.outcomes(arm))
-    counts = ", ".join(f"*{status}* {count}" for status, count in statuses.most_common())
-    return f"Of {counted(statuses.total(), 'claim')} that can be checked: {counts}." if statuses else ""
-
-
-def disagreements(report: Findings) -> str:
-    """The methods of which loss and accuracy tell opposite things, in a sentence."""
-    disagreeing: list[Comparison] = [c for c in report.comparisons if c.match == "none" and c.disagrees()]
-    if not disagreeing:
+    outcomes = [outcome for arm in methods.values() for outcome in checker.outcomes(arm)]
+    checked = Counter(outcome.status for outcome in outcomes if outcome.checked)
+    others = Counter(outcome.status for outcome in outcomes if not outcome.checked)
+    if not outcomes:
         return ""
-    parts = []
-    for words, sign in (("a higher loss and a better accuracy", 1), ("a lower loss and a worse accuracy", -1)):
-        names = dict.fromkeys(markdown(c.name) for c in disagreeing if c.difference.mean * sign > 0)
-        parts += [f"{words}: {', '.join(names)}"] if names else []
-    return f"Loss and accuracy disagree, both beyond their 95 % intervals: {'; '.join(parts)}."
+    said = f"Of {counted(len(outcomes), 'claim')} in a form that results can check, {checked.total()} were checked"
+    said += f": {_counts(checked)}" if checked else ""
+    return f"{said}; {others.total()} were not: {_counts(others)}." if others else f"{said}."
+
+
+def _counts(statuses: Counter[str]) -> str:
+    return ", ".join(f"*{status}* {count}" for status, count in statuses.most_common())

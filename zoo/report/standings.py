@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from zoo.bench.step_costs import Ratio
+from zoo.bench.store import Result
 from zoo.report.arm_results import ArmResults
 from zoo.report.findings import Findings
-from zoo.report.ladder_results import ArmAtRung, LadderFindings, LadderRow, RungResults
-from zoo.report.verdict_words import ORDER, VOID, word_of
+from zoo.report.ladder_results import PLAIN, ArmAtRung, LadderFindings, LadderRow, RungResults, Runs
+from zoo.report.verdict_words import HURTS, ORDER, VOID, word_of
 from zoo.report.verdicts import Comparison
 from zoo.scaling.ladder_verdicts import ladder_verdict
 from zoo.scaling.multiplier import Estimate, Multiplier, over_rungs
@@ -29,6 +30,24 @@ class Effect(NamedTuple):
 UNKNOWN = Effect(math.nan, math.nan, math.nan)
 
 
+class Rates(NamedTuple):
+    """The learning rates that a method was given the choice of at one size, as multiples of the size's own."""
+
+    chosen: float
+    tried: frozenset[float] = frozenset()
+    plain: frozenset[float] = frozenset()  # that the plain block was given the choice of
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether the best is the lowest or the highest of several: one beyond may be better."""
+        return len(self.tried) > 1 and self.chosen in (min(self.tried), max(self.tried))
+
+    @property
+    def fewer(self) -> bool:
+        """Whether the plain block was given rates that the method was not."""
+        return bool(self.tried) and not self.plain <= self.tried
+
+
 class AtSize(NamedTuple):
     """A method at one size."""
 
@@ -43,6 +62,7 @@ class AtSize(NamedTuple):
     verdict: str
     arm: str  # the method's
     plain_arm: str
+    rates: Rates
 
 
 class Cost(NamedTuple):
@@ -54,11 +74,13 @@ class Cost(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What is known of one method in one host."""
+    """What is known of one method in one host, under one optimiser."""
 
     name: str
     host: str
+    optimizer: str  # empty in old stores
     source: str  # the ladder, or the suite
+    key: str  # of the ladder, which its name and host need not tell from others; empty in a suite
     ladder: bool
     role: str  # of a ladder's arm; "method" in a suite
     verdict: str
@@ -73,6 +95,21 @@ class Standing(NamedTuple):
         return word_of(self.verdict)
 
     @property
+    def by_its_flops(self) -> bool:
+        """Whether it hurts although its loss is lower than the plain block's at every size: its FLOPs outweigh that."""
+        return self.ladder and self.word == HURTS and all(at.difference < 0 for at in self.sizes)
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether its learning rate is at the edge of those tried, at some size."""
+        return any(at.rates.at_edge for at in self.sizes)
+
+    @property
+    def fewer_rates(self) -> bool:
+        """Whether it was given fewer learning rates than the plain block, at some size."""
+        return any(at.rates.fewer for at in self.sizes)
+
+    @property
     def gain(self) -> float:
         """How much it helps, whichever the unit: larger is better; NaN where nothing is known."""
         return math.log(self.effect.value) if self.ladder and self.effect.value > 0 else -self.effect.value
@@ -81,13 +118,13 @@ class Standing(NamedTuple):
 # A command asks for them once per page; those of a large store take a while.
 @functools.lru_cache(maxsize=1)
 def standings(report: Findings) -> list[Standing]:
-    """A row per method and host, the best first, controls last: of ladders, and of suites what no ladder has judged."""
+    """A row per method, host and optimiser, the best first, controls last: of suites, what no ladder has judged."""
     by_arm = {arm.id: arm for arm in report.arms}
     of_ladders = [each for ladder in report.ladders for each in _of_ladder(ladder, by_arm)]
-    judged = {(each.name, each.host) for each in of_ladders}
+    judged = {(each.name, each.host, each.optimizer) for each in of_ladders}
     rungs = {at.arm for each in of_ladders for at in each.sizes}
     others = [c for c in report.comparisons if c.match == "none" and c.method.id not in rungs]
-    of_suites = _of_suites(c for c in others if (c.name, c.method.first.host) not in judged)
+    of_suites = _of_suites(c for c in others if _who(c) not in judged)
     return sorted([*of_ladders, *of_suites], key=_order)
 
 
@@ -105,18 +142,22 @@ def _of_ladder(ladder: LadderFindings, by_arm: Mapping[str, ArmResults]) -> Iter
         yield Standing(
             name=row.label,
             host=ladder.host,
+            optimizer=optimizer_of(present[-1].arms[row.label].results[0]),
             source=ladder.name,
+            key=ladder.key,
             ladder=True,
             role=row.role,
             verdict=row.verdict,
             effect=_multiplier(row.compute.log) if row.compute else UNKNOWN,
             in_time=_multiplier(row.time.log) if row.time else UNKNOWN,
-            sizes=tuple(_at_rung(ladder, row, rung, at.get(rung.number)) for rung in present),
+            sizes=tuple(_at_rung(ladder, row, rung, at.get(rung.number), by_arm) for rung in present),
             cost=_ladder_cost(row, present[-1], by_arm),
         )
 
 
-def _at_rung(ladder: LadderFindings, row: LadderRow, rung: RungResults, at: ArmAtRung | None) -> AtSize:
+def _at_rung(
+    ladder: LadderFindings, row: LadderRow, rung: RungResults, at: ArmAtRung | None, by_arm: Mapping[str, ArmResults]
+) -> AtSize:
     """One arm of a ladder at one rung, judged by that rung alone."""
     runs = rung.arms[row.label]
     of_rung = row.verdict if row.verdict.startswith(VOID) else _verdict(at, ladder.margin, row.levels) if at else "open"
@@ -132,7 +173,16 @@ def _at_rung(ladder: LadderFindings, row: LadderRow, rung: RungResults, at: ArmA
         verdict=of_rung,
         arm=runs.noted.arm,
         plain_arm=rung.plain.noted.arm,
+        rates=_rates(runs, rung.plain, by_arm),
     )
+
+
+def _rates(runs: Runs, plain: Runs, by_arm: Mapping[str, ArmResults]) -> Rates:
+    """The rates of an arm of a ladder; the plain block's own controls are given none to choose."""
+    if runs.noted.role in PLAIN:
+        return Rates(runs.noted.factor)
+    ours, theirs = (by_arm[id].factors if id in by_arm else () for id in (runs.noted.arm, plain.noted.arm))
+    return Rates(runs.noted.factor, frozenset(ours), frozenset(theirs))
 
 
 def _verdict(at: ArmAtRung, margin: float, levels: Levels) -> str:
@@ -155,11 +205,11 @@ def _time(arm: ArmResults | None, plain_arm: str) -> Ratio | None:
 
 
 def _of_suites(comparisons: Iterable[Comparison]) -> Iterator[Standing]:
-    """A row per method and host; its verdict is that of the largest plain block it was compared with."""
-    groups: dict[tuple[str, str], list[Comparison]] = {}
+    """A row per method, host and optimiser; its verdict is that of the largest plain block it was compared with."""
+    groups: dict[tuple[str, str, str], list[Comparison]] = {}
     for c in comparisons:
-        groups.setdefault((c.name, c.method.first.host), []).append(c)
-    for (name, host), of in groups.items():
+        groups.setdefault(_who(c), []).append(c)
+    for (name, host, optimizer), of in groups.items():
         if len(of) > 1:
             of.sort(key=lambda c: c.baseline.spent.flops * c.baseline.spent.trained)
         last = of[-1]
@@ -170,7 +220,9 @@ def _of_suites(comparisons: Iterable[Comparison]) -> Iterator[Standing]:
         yield Standing(
             name=name,
             host=host,
+            optimizer=optimizer,
             source=last.suite,
+            key="",
             ladder=False,
             role="method",
             verdict=last.verdict,
@@ -196,7 +248,18 @@ def _compared(c: Comparison) -> AtSize:
         verdict=c.verdict,
         arm=c.method.id,
         plain_arm=c.baseline.id,
+        rates=Rates(c.method.first.lr_factor, frozenset(c.method.factors), frozenset(c.baseline.factors)),
     )
+
+
+def _who(c: Comparison) -> tuple[str, str, str]:
+    """The method of a comparison, its host and its optimiser."""
+    return c.name, c.method.first.host, optimizer_of(c.method.first)
+
+
+def optimizer_of(run: Result) -> str:
+    """The name of a run's optimiser; empty where the store does not say."""
+    return run.settings.get("train.optimizer", "").strip("'\"")
 
 
 def _difference(c: Comparison) -> Effect:

@@ -62,7 +62,7 @@ def _other_tables(report: Findings) -> list[Table]:
         others.insert(0, disagreement_table(disagreeing))
     others[:0] = downstream_tables(report.downstream)
     if report.twins:
-        others.append(noise_table(report.twins))
+        others.append(twins_table(report.twins))
     if report.earlier:
         others.append(change_table(report, report.earlier))
     return others
@@ -136,7 +136,7 @@ def arm_table(arms: Sequence[ArmResults]) -> Table:
     return Table.of("Every arm", rows, ("arm", "match", "n", "mean loss", "deviation", "learning rate", "diverged"))
 
 
-def noise_table(pairs: Sequence[Twins]) -> Table:
+def twins_table(pairs: Sequence[Twins]) -> Table:
     """The differences between twins."""
     rows = [
         {

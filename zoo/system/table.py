@@ -54,15 +54,18 @@ class Table(NamedTuple):
         first, link = markdown(row[0]), self.links.get(row[0], "")
         return "| " + " | ".join([f"[{first}]({link})" if link else first, *map(markdown, row[1:])]) + " |"
 
-    def html(self) -> str:
-        """The table in HTML, without its title."""
+    def html(self, style: str = "") -> str:
+        """The table in HTML, without its title; `style` names a class of its own."""
 
         def cells(row: Sequence[str], tag: str) -> str:
-            escaped = map(html.escape, row) if HTML.search("".join(row)) else row
+            escaped = list(map(html.escape, row)) if HTML.search("".join(row)) else row
+            if tag == "td" and (link := self.links.get(row[0], "")):
+                escaped = [f'<a href="{html.escape(link)}">{escaped[0]}</a>', *escaped[1:]]
             return f"<tr><{tag}>" + f"</{tag}><{tag}>".join(escaped) + f"</{tag}></tr>"
 
         body = "".join(cells(row, "td") for row in self.rows)
-        return f"<table><thead>{cells(self.head, 'th')}</thead><tbody>{body}</tbody></table>"
+        opened = f'<table class="{style}">' if style else "<table>"
+        return f"{opened}<thead>{cells(self.head, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
 def counted(number: int, thing: str) -> str:

@@ -1,0 +1,75 @@
+"""What a reader of the first screen must know beside the verdicts, a sentence each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from zoo.report.findings import Findings
+from zoo.report.ladder_results import PLAIN
+from zoo.report.standings import optimizer_of, standings
+from zoo.report.verdict_words import BETTER, HELPS, NOT_IN_TIME, word_of
+from zoo.report.verdicts import Comparison
+
+GOOD = (HELPS, BETTER, NOT_IN_TIME)  # the words that say that a method helps
+
+Sizes = tuple[tuple[int, int], ...]  # parameters and tokens of the plain blocks, the smallest first
+
+
+class Judged(NamedTuple):
+    """A verdict on a method, and what it was said of."""
+
+    name: str
+    host: str
+    sizes: Sizes
+    optimizer: str
+    verdict: str
+
+
+def remarks(report: Findings) -> list[str]:
+    """The sentences that this report needs: where loss and accuracy disagree, and where a gain depends on the optimiser."""
+    return [sentence for sentence in (disagreements(report), one_optimizer_only(report)) if sentence]
+
+
+def disagreements(report: Findings) -> str:
+    """The methods of which loss and accuracy tell opposite things, in a sentence."""
+    disagreeing: list[Comparison] = [c for c in report.comparisons if c.match == "none" and c.disagrees()]
+    if not disagreeing:
+        return ""
+    parts = []
+    for words, sign in (("a higher loss and a better accuracy", 1), ("a lower loss and a worse accuracy", -1)):
+        names = dict.fromkeys(c.name for c in disagreeing if c.difference.mean * sign > 0)
+        parts += [f"{words}: {', '.join(names)}"] if names else []
+    return f"Loss and accuracy disagree, both beyond their 95 % intervals: {'; '.join(parts)}."
+
+
+def one_optimizer_only(report: Findings) -> str:
+    """The methods that help under one optimiser and not under another, in the same host at the same sizes, in a sentence."""
+    verdicts: dict[tuple[str, str], dict[Sizes, dict[str, str]]] = {}  # method and host → sizes → optimiser → verdict
+    for judged in _judged(report):
+        at = verdicts.setdefault((judged.name, judged.host), {}).setdefault(judged.sizes, {})
+        at.setdefault(judged.optimizer, judged.verdict)  # that of a ladder, which comes first
+    parts = []
+    for (name, host), of in verdicts.items():
+        several = {sizes: at for sizes, at in of.items() if len(at) > 1}
+        if not several:
+            continue
+        by_optimizer = several[max(several, key=lambda sizes: (len(sizes), sizes[-1]))]
+        if 0 < sum(word_of(verdict) in GOOD for verdict in by_optimizer.values()) < len(by_optimizer):
+            said = ", ".join(f"{verdict} under {optimizer}" for optimizer, verdict in sorted(by_optimizer.items()))
+            parts.append(f"{name} ({host} host: {said})")
+    return f"A gain that depends on the optimiser, at the same sizes: {'; '.join(parts)}." if parts else ""
+
+
+def _judged(report: Findings) -> Iterator[Judged]:
+    """Every verdict against the plain block: of whole ladders, then of single sizes."""
+    arms = {arm.id: arm for arm in report.arms}
+    for each in standings(report):
+        if each.ladder and each.optimizer and each.role not in PLAIN:
+            plain = [arms[at.plain_arm].spent for at in each.sizes if at.plain_arm in arms]
+            sizes = tuple((spent.parameters, spent.trained) for spent in plain)
+            yield Judged(each.name, each.host, sizes, each.optimizer, each.verdict)
+    for c in report.comparisons:
+        if c.match == "none" and (optimizer := optimizer_of(c.method.first)):
+            sizes = ((c.baseline.spent.parameters, c.baseline.spent.trained),)
+            yield Judged(c.name, c.method.first.host, sizes, optimizer, c.verdict)
