@@ -74,6 +74,23 @@ def test_all_rungs() -> None:
         assert projected.error == pytest.approx(math.hypot(mean_error, (x - centre) * trend_error))
 
 
+def test_an_error_of_its_own_does_not_change_the_weights() -> None:
+    """Of an arm that stands by its own scatter the runs say the error, and the common noise says what a rung weighs."""
+    common = over_rungs(RUNGS)
+    lucky = [
+        each._replace(log=each.log._replace(error=0.001 if i == 2 else 0.2), common=each.log.error)
+        for i, each in enumerate(RUNGS)
+    ]
+    own = over_rungs(lucky)
+    assert common is not None and own is not None
+    assert own.log.value == pytest.approx(common.log.value) and own.trend.value == pytest.approx(common.trend.value)
+    assert own.projection(40.0).value == pytest.approx(common.projection(40.0).value)
+    parts = [1 / each**2 for each in REACH]
+    errors = [0.001 if i == 2 else 0.2 for i in range(5)]
+    expected = math.sqrt(sum((w * e) ** 2 for w, e in zip(parts, errors, strict=True))) / sum(parts)
+    assert own.log.error == pytest.approx(expected)
+
+
 def test_one_rung_has_no_trend() -> None:
     overall = over_rungs(RUNGS[:1])
     assert overall is not None and overall.log[:2] == pytest.approx((0.08, 0.03))

@@ -9,7 +9,16 @@ import pytest
 from scipy import stats
 from scipy.special import polygamma
 
-from zoo.scaling.noise import UNKNOWN, WIDE, Noise, _inverse_trigamma, noise_by_rung, pooled_noise, wide_groups
+from zoo.scaling.noise import (
+    UNKNOWN,
+    WIDE,
+    Noise,
+    _inverse_trigamma,
+    noise_by_rung,
+    pooled_noise,
+    wide_arms,
+    wide_groups,
+)
 
 LINE = [Noise(0.010, 12), Noise(0.007, 12), Noise(0.0049, 12)]
 
@@ -40,6 +49,14 @@ def test_wide_arms_stand_alone() -> None:
     assert wide_groups(groups.tolist()) == [11, 4]
     assert wide_groups([[1.0, 1.001], [5.0, 9.0]]) == []  # of two nobody can say which one is wide
     assert wide_groups([[1.0], [2.0, 2.0], [3.0, 3.0, 3.0]]) == wide_groups([]) == []
+
+
+def test_an_arm_that_is_wide_at_one_rung_is_so_at_all() -> None:
+    """Three runs of a wide arm that happen to lie close together would borrow an error that is far too small."""
+    generator = np.random.default_rng(7)
+    rungs = [{f"m{i}": generator.normal(0, 0.01, 3).tolist() for i in range(12)} for _ in range(2)]
+    rungs[0]["m3"] = [0.0, 0.2, -0.3]
+    assert wide_groups(list(rungs[1].values())) == [] and wide_arms(rungs) == ["m3"] == wide_arms(rungs[::-1])
 
 
 def test_arms_of_one_deviation_are_seldom_left_out() -> None:

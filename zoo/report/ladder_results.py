@@ -15,7 +15,7 @@ from zoo.report.trained import early_loss
 from zoo.scaling.gate import Gate
 from zoo.scaling.ladder_verdicts import FAR, SINGLE, Trouble, ladder_verdict
 from zoo.scaling.multiplier import Estimate, Multiplier, Overall, in_time, multiplier, over_rungs
-from zoo.scaling.noise import Noise, noise_by_rung, pooled_noise, wide_groups
+from zoo.scaling.noise import Noise, noise_by_rung, pooled_noise, wide_arms
 from zoo.scaling.plain_curve import Curve, plain_curve
 from zoo.statistics.learning import learned_nothing
 from zoo.statistics.looks import Levels
@@ -168,18 +168,13 @@ def _rungs(noted: Iterable[LadderArm], by_run: Mapping[tuple[str, int, float], R
     # Test and validation losses are not points of one curve: until every run has been tested, none of them counts as that.
     tested = {depth: all(map(_tested, of_depth.values())) for depth, of_depth in by_depth.items()}
     split: Split = "test" if all(tested.values()) else "validation"
+    pools = {depth: pool for depth in sorted(by_depth) if (pool := _pool(by_depth[depth], split))}
+    wide = wide_arms(list(pools.values()))
     rungs: list[RungResults] = []
-    for depth in sorted(by_depth):
+    for depth, pool in pools.items():
         of_depth = by_depth[depth]
-        plain = next((runs for runs in of_depth.values() if runs.noted.role == "plain"), None)
-        if plain is None or not (losses := plain.losses(split)):
-            continue
-        pool = {
-            label: runs.losses(split)
-            for label, runs in of_depth.items()
-            if runs.noted.role != "budget" and not _learned_nothing(runs, plain)
-        }
-        own = {label: pooled_noise([pool.pop(label)]) for label in _wide(pool)}
+        plain = next(runs for runs in of_depth.values() if runs.noted.role == "plain")
+        own = {label: pooled_noise([pool.pop(label)]) for label in wide if label in pool}
         rungs.append(
             RungResults(
                 number=len(rungs) + 1,
@@ -192,16 +187,22 @@ def _rungs(noted: Iterable[LadderArm], by_run: Mapping[tuple[str, int, float], R
                 arms=of_depth,
                 noise=pooled_noise(pool.values()),
                 own_noise=own,
-                plain_loss=statistics.fmean(losses),
+                plain_loss=statistics.fmean(plain.losses(split)),
             )
         )
     return rungs
 
 
-def _wide(losses: Mapping[str, Sequence[float]]) -> list[str]:
-    """The arms whose runs scatter more than those of the others."""
-    labels = list(losses)
-    return [labels[index] for index in wide_groups(list(losses.values()))]
+def _pool(of_depth: Mapping[str, Runs], split: Split) -> dict[str, list[float]]:
+    """The losses of the arms of a rung that say how large its noise is; none without a loss of the plain block."""
+    plain = next((runs for runs in of_depth.values() if runs.noted.role == "plain"), None)
+    if plain is None or not plain.losses(split):
+        return {}
+    return {
+        label: runs.losses(split)
+        for label, runs in of_depth.items()
+        if runs.noted.role != "budget" and not _learned_nothing(runs, plain)
+    }
 
 
 def _learned_nothing(runs: Runs, plain: Runs) -> bool:
@@ -315,10 +316,12 @@ def _at_rung(rung: RungResults, runs: Runs, costs: Mapping[str, StepCost]) -> Ar
     losses, plain = runs.losses(rung.split), rung.plain
     if not losses:
         return None
-    noise = rung.noise_of(runs).beside(len(losses), rung.noise_of(plain), len(plain.losses(rung.split)))
+    n, m = len(losses), len(plain.losses(rung.split))
+    noise = rung.noise_of(runs).beside(n, rung.noise_of(plain), m)
     difference = Estimate(statistics.fmean(losses) - rung.plain_loss, noise.deviation, noise.degrees)
-    compute = multiplier(rung.x, difference, rung.slope, rung.x - math.log(runs.noted.charged))
-    data = None if math.isnan(rung.data_slope) else multiplier(rung.x, difference, rung.data_slope)
+    common = rung.noise.of_difference(n, m)
+    compute = multiplier(rung.x, difference, rung.slope, rung.x - math.log(runs.noted.charged), common)
+    data = None if math.isnan(rung.data_slope) else multiplier(rung.x, difference, rung.data_slope, common=common)
     return ArmAtRung(
         rung=rung.number,
         n=len(losses),

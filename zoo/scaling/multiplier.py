@@ -37,10 +37,18 @@ class Multiplier(NamedTuple):
 
     x: float  # ln C of the plain block
     log: Estimate
+    common: float = (
+        math.nan
+    )  # the error that it would have with the noise of all arms of the rung, where it has its own
+
+    @property
+    def weight(self) -> float:
+        """Its weight among the rungs: W = SE⁻², of the common noise, as an error that few runs tell would weigh too much."""
+        return 1 / (self.log.error if math.isnan(self.common) else self.common) ** 2
 
 
 class Overall(NamedTuple):
-    """κ over all rungs, W = SE⁻² of each."""
+    """κ over all rungs, W = SE⁻² of each, by the noise that all arms of a rung have in common."""
 
     rungs: tuple[Multiplier, ...]
     log: Estimate
@@ -51,7 +59,7 @@ class Overall(NamedTuple):
         """ln κ at another compute: ln κ̂ + b̂(x − x̄), SE² = 1/ΣW + (x − x̄)²/ΣW(x − x̄)²."""
         if not _has_trend(self.rungs):
             return Estimate(math.nan, math.nan, 0)
-        weights = [1 / each.log.error**2 for each in self.rungs]
+        weights = [each.weight for each in self.rungs]
         total = sum(weights)
         spread = sum(w * (each.x - self.centre) ** 2 for w, each in zip(weights, self.rungs, strict=True))
         parts = [
@@ -61,14 +69,18 @@ class Overall(NamedTuple):
         return _combined(self.rungs, parts)
 
 
-def multiplier(x: float, difference: Estimate, slope: float, charge: float = 0.0) -> Multiplier:
+def multiplier(
+    x: float, difference: Estimate, slope: float, charge: float = 0.0, common: float = math.nan
+) -> Multiplier:
     """ln κ = −ΔL/s + ln(C_plain/C_method), the last being the `charge`; SE = SE(ΔL)/s.
 
-    NaN where the plain block does not learn from more compute: s is not above 0.
+    `common` is what SE(ΔL) would be with the noise of all arms, for one that has its own. NaN where the plain block does
+    not learn from more compute: s is not above 0.
     """
     if not slope > 0:
         return Multiplier(x, Estimate(math.nan, math.nan, 0))
-    return Multiplier(x, Estimate(charge - difference.value / slope, difference.error / slope, difference.degrees))
+    log = Estimate(charge - difference.value / slope, difference.error / slope, difference.degrees)
+    return Multiplier(x, log, common / slope)
 
 
 def in_time(of: Multiplier, flops: float, time: float, time_error: float = 0.0) -> Multiplier:
@@ -77,7 +89,8 @@ def in_time(of: Multiplier, flops: float, time: float, time_error: float = 0.0) 
     `time_error` is the standard error of ln ρ.
     """
     value, error, degrees = of.log
-    return Multiplier(of.x, Estimate(value + math.log(flops / time), math.hypot(error, time_error), degrees))
+    log = Estimate(value + math.log(flops / time), math.hypot(error, time_error), degrees)
+    return Multiplier(of.x, log, math.hypot(of.common, time_error))
 
 
 def over_rungs(rungs: Sequence[Multiplier]) -> Overall | None:
@@ -85,7 +98,7 @@ def over_rungs(rungs: Sequence[Multiplier]) -> Overall | None:
     known = tuple(each for each in rungs if math.isfinite(each.log.value) and 0 < each.log.error < math.inf)
     if not known:
         return None
-    weights = [1 / each.log.error**2 for each in known]
+    weights = [each.weight for each in known]
     total = sum(weights)
     centre = sum(w * each.x for w, each in zip(weights, known, strict=True)) / total
     spread = sum(w * (each.x - centre) ** 2 for w, each in zip(weights, known, strict=True))

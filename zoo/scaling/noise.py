@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
+Name = TypeVar("Name", bound=Hashable)
 LINE = 2  # parameters of the line that the deviations of the rungs are drawn towards
-WIDE = 0.01  # the chance that of arms with one deviation any is left out of the pool
+WIDE = 0.01  # the chance that at a rung of arms with one deviation any is left out of the pool
 
 
 class Noise(NamedTuple):
@@ -67,6 +68,18 @@ def wide_groups(groups: Sequence[Sequence[float]]) -> list[int]:
         wide.append(widest)
         del left[widest]
     return wide
+
+
+def wide_arms(rungs: Sequence[Mapping[Name, Sequence[float]]]) -> list[Name]:
+    """The arms that scatter more than the others at any rung, by name.
+
+    They are that at all rungs: where three runs happen to lie close together, the others' noise would be far too small.
+    """
+    names: dict[Name, None] = {}
+    for losses in rungs:
+        of_rung = list(losses)
+        names |= dict.fromkeys(of_rung[index] for index in wide_groups(list(losses.values())))
+    return list(names)
 
 
 def pooled_noise(groups: Iterable[Sequence[float]]) -> Noise:
