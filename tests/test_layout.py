@@ -107,6 +107,7 @@ TESTED_ELSEWHERE = {
     "zoo/generation/open_run.py": "tests/generation/test_generate.py",
     "zoo/history.py": "tests/testing/test_noticed.py",
     "zoo/kernels/chunks.py": "tests/kernels/test_scan.py",
+    "zoo/kernels/recurrence.py": "tests/kernels/test_scan.py",
     "zoo/kernels/blocked_attention.py": "tests/kernels/test_attend.py",
     "zoo/kernels/shared_pattern.py": "tests/kernels/test_attend.py",
     "zoo/model/attention.py": "tests/methods/test_llama.py",

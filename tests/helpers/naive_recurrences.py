@@ -45,5 +45,5 @@ def selective_scan(x: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor, st
 
 
 def long_convolution(u: Tensor, kernel: Tensor) -> Tensor:
-    rows = [sum(kernel[k] * u[:, t - k] for k in range(t + 1)) for t in range(u.size(1))]
+    rows = [(kernel[: t + 1].flip(0) * u[:, : t + 1]).sum(1) for t in range(u.size(1))]
     return torch.stack(rows, dim=1)

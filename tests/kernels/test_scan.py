@@ -159,20 +159,53 @@ def test_long_convolution() -> None:
     same(mine, theirs)
     for left, right in zip(gradients((mine, mine), [u, kernel]), gradients((theirs, theirs), [u, kernel]), strict=True):
         same(left, right)
-    later = u.detach().clone()
-    later[:, 5:] += 100
-    same(scan.long_convolution(later, kernel)[:, :5], mine[:, :5])  # the FFT's rounding reaches backwards, this far
+    for inputs in ([u, kernel.detach()], [u.detach(), kernel]):  # one gradient alone
+        needs = [x for x in inputs if x.requires_grad]
+        both = [function(*inputs) for function in (scan.long_convolution, naive.long_convolution)]
+        same(*(gradients((rows, rows), needs)[0] for rows in both))
+
+
+def test_a_kernel_shorter_than_the_sequence_is_refused() -> None:
+    with pytest.raises(ValueError, match="a kernel of 8 rows is too short for 9 tokens: give it a row per token"):
+        scan.long_convolution(normal(2, 9, 3), normal(8, 3))
+
+
+def test_long_convolution_in_float32() -> None:
+    """Its error, and how far rounding reaches backwards in time: a change of 100 from token 300 on, seen before it."""
+    u, kernel = normal(2, 509, 8), normal(509, 8, seed=1) * 0.9 ** torch.arange(509).unsqueeze(1)
+    exact, single = naive.long_convolution(u, kernel), scan.long_convolution(u.float(), kernel.float())
+    assert error(single, exact) < 2e-6
+    for dtype, moved in ((torch.float32, 5e-4), (torch.float64, 1e-12)):
+        now, later = u.to(dtype), u.to(dtype)[:, :300]
+        later = torch.cat([later, now[:, 300:] + 100], dim=1)
+        change = scan.long_convolution(later, kernel.to(dtype)) - scan.long_convolution(now, kernel.to(dtype))
+        assert change[:, :300].abs().max() < moved < change[:, 300:].abs().max()
+
+
+@pytest.mark.parametrize("chunk", [16, 64])
+@pytest.mark.parametrize("strong", ["later tokens", "another row"])
+def test_how_far_a_strong_decay_reaches(strong: str, chunk: int) -> None:
+    """It halves the chunks of all rows and tokens of `channel_decay`: in float32 outputs that it is not in change by rounding."""
+    q, k, v, g = (x.float() for x in given("channel_decay", 509)[:4])
+    other = g.clone()
+    if strong == "later tokens":
+        other[:, 300:] = -100
+    else:
+        other[1] = -100
+    rows, untouched = scan.channel_decay(q, k, v, g, chunk=chunk)[0], (slice(0, 1), slice(0, 300))
+    change = (scan.channel_decay(q, k, v, other, chunk=chunk)[0] - rows)[untouched].abs().max()
+    assert 0 < change < 3e-6 * rows.abs().max()
 
 
 # -- what makes the obvious forms fail ----------------------------------------------------------------------------------
 
-HARD = {  # kernel, strength of the decay, relative error in float32
-    "linear_scan": (0.3, 2e-6),
-    "scalar_decay": (15.0, 2e-6),
-    "shared_keys": (15.0, 2e-6),
-    "channel_decay": (100.0, 2e-6),
-    "delta_rule": (5.0, 4e-6),
-    "selective_scan": (20.0, 2e-6),
+HARD = {  # kernel, strength of the decay, relative error in float32: up to thrice what it is
+    "linear_scan": (0.3, 3e-7),
+    "scalar_decay": (15.0, 3e-7),
+    "shared_keys": (15.0, 3e-7),
+    "channel_decay": (100.0, 4e-7),
+    "delta_rule": (5.0, 4e-7),
+    "selective_scan": (20.0, 4e-7),
 }
 
 
@@ -184,18 +217,18 @@ def error(mine: Tensor, exact: Tensor) -> float:
 def test_strong_decay_in_float32(kernel: str) -> None:
     ours, loop = KERNELS[kernel]
     strength, allowed = HARD[kernel]
-    inputs = [x.requires_grad_() for x in given(kernel, 67, strength)]
+    inputs = [x.requires_grad_() for x in given(kernel, 509, strength)]
     single = [x.detach().float().requires_grad_() for x in inputs]
     exact, mine = loop(*inputs), ours(*single)
     assert max(error(x, y) for x, y in zip(mine, exact, strict=True)) < allowed
     theirs, own = gradients(exact, inputs), gradients((mine[0].double(), mine[1].double()), single)
     assert all(torch.isfinite(x).all() for x in own)
     largest = max(float(x.abs().max()) for x in theirs)  # gradients of strong decays are next to nothing
-    assert max(float((x - y).abs().max()) for x, y in zip(own, theirs, strict=True)) < 5 * allowed * largest
+    assert max(float((x - y).abs().max()) for x, y in zip(own, theirs, strict=True)) < 3 * allowed * largest
 
 
 @pytest.mark.parametrize(
-    "spread, beta, allowed", [(0.0, 1.0, 2e-6), (0.0, 2.0, 1e-4), (1e-3, 2.0, 1e-4), (1e-3, 1.0, 2e-6)]
+    "spread, beta, allowed", [(0.0, 1.0, 1.2e-6), (0.0, 2.0, 3e-5), (1e-3, 2.0, 2e-5), (1e-3, 1.0, 2e-6)]
 )
 def test_equal_keys(spread: float, beta: float, allowed: float) -> None:
     """Nearly equal keys make the triangular systems as bad as they get; β = 2 turns a state round instead of erasing it."""

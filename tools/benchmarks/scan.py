@@ -3,8 +3,9 @@
     tools/run python tools/benchmarks/scan.py [--length 512] [--rounds 5] [--only delta_rule …] [--chunks 16 32 64]
 
 Forward and backward in float32 on one thread; CPU time, the least of interleaved rounds, so that a busy machine disturbs the
-ratios little. The loops are those of the tests. The last columns are the time per token at 1024, 2048, 4096 and 8192 tokens
-over that at 512: 1 is linear.
+ratios little. The loops are those of the tests. The second line is the relative error at 509 tokens in float32, of the kernel
+and of its loop, against the loop in float64. The third is the time per token at 1024, 2048, 4096 and 8192 tokens over that at
+512: 1 is linear.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def heads(length: int, batch: int = 4) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def given(kernel: str, length: int, batch: int = 4) -> list[Tensor]:
-    """What a kernel takes; the start is the last."""
+    """What a kernel takes; the start is the last, if there is one."""
     q, k, v, number = heads(length, batch)
     start = torch.zeros(batch, 6, 32, 32)
     if kernel == "linear_scan":
@@ -48,27 +49,44 @@ def given(kernel: str, length: int, batch: int = 4) -> list[Tensor]:
         return [q, k, v, F.logsigmoid(torch.randn_like(k)) / 16, start]
     if kernel == "delta_rule":
         return [q, k, v, number.sigmoid(), F.logsigmoid(number), start]
+    if kernel == "long_convolution":
+        return [torch.randn(batch, length, 192), torch.randn(length, 192) * 0.99 ** torch.arange(length)[:, None]]
     x, delta = torch.randn(batch, length, 384), torch.rand(batch, length, 384) * 0.1
     b, c = torch.randn(batch, length, 16), torch.randn(batch, length, 16)
     return [x, delta, -torch.rand(384, 16) * 16, b, c, torch.zeros(batch, 384, 16)]
 
 
-LOOPS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
+Recurrence = Callable[..., tuple[Tensor, Tensor] | Tensor]
+
+LOOPS: dict[str, Recurrence] = {
     "linear_scan": naive.linear_scan,
     "scalar_decay": naive.decayed,
     "channel_decay": naive.decayed,
     "delta_rule": naive.delta_rule,
     "selective_scan": naive.selective_scan,
+    "long_convolution": naive.long_convolution,
 }
 
 
-def seconds(function: Callable[..., tuple[Tensor, Tensor]], inputs: list[Tensor]) -> float:
+def results(function: Recurrence, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    """The rows, and the last state where there is one."""
+    answer = function(*inputs)
+    return answer if isinstance(answer, tuple) else (answer,)
+
+
+def seconds(function: Recurrence, inputs: list[Tensor]) -> float:
     """CPU time of forward and backward."""
     inputs = [x.detach().requires_grad_() for x in inputs]
     begin = time.process_time()
-    out, last = function(*inputs)
-    torch.autograd.backward([out, last], [torch.ones_like(out), torch.ones_like(last)])
+    every = results(function, inputs)
+    torch.autograd.backward(every, [torch.ones_like(x) for x in every])
     return time.process_time() - begin
+
+
+def error(function: Recurrence, inputs: list[Tensor], exact: tuple[Tensor, ...]) -> float:
+    """The largest difference in rows or state, relative to the largest number there."""
+    pairs = zip(results(function, inputs), exact, strict=True)
+    return max(float((mine.double() - right).abs().max() / right.abs().max()) for mine, right in pairs)
 
 
 def fastest(functions: list[Callable[[], float]], rounds: int) -> list[float]:
@@ -88,12 +106,18 @@ def main() -> None:
     for kernel in options.only:
         ours = getattr(scan, kernel)
         inputs = given(kernel, options.length)
-        settings: list[dict[str, int]] = [{"chunk": size} for size in options.chunks or []] or [{}]
+        chunks = [] if kernel == "long_convolution" else options.chunks or []
+        settings: list[dict[str, int]] = [{"chunk": size} for size in chunks] or [{}]
         forms = [partial(ours, **own) for own in settings]
         loop, *times = fastest([partial(seconds, form, inputs) for form in (LOOPS[kernel], *forms)], options.rounds)
         for own, each in zip(settings, times, strict=True):
             wanted = f" (wanted: {WANTED[kernel]})" if kernel in WANTED and options.length == 512 else ""
             print(f"{kernel} {own or ''}: {loop / each:.1f}× a loop{wanted}, {1000 * each:.1f} ms", flush=True)
+        inputs = given(kernel, 509)
+        exact = results(LOOPS[kernel], [x.double() for x in inputs])
+        for own, form in zip(settings, forms, strict=True):
+            print(f"    error in float32 {own or ''}: {error(form, inputs, exact):.1e}", end=", ")
+        print(f"the loop's {error(LOOPS[kernel], inputs, exact):.1e}", flush=True)
         if not options.chunks:
             lengths = (512, *LENGTHS)
             growth = fastest([partial(seconds, ours, given(kernel, n, batch=1)) for n in lengths], 3)
