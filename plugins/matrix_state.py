@@ -230,10 +230,18 @@ class Mamba2(MatrixStateMixer):
         x = x.unflatten(-1, (self.heads, -1))
         delta = F.softplus(wide(tau) + self.b_delta)
         self.watch("step", delta)
-        v, log_decay = delta.unsqueeze(-1) * x, -delta * wide(self.a_log).exp()
-        y, last = scalar_decay(c.unsqueeze(2), b.unsqueeze(2), v, log_decay, self.before(state), chunk=self.chunk)
+        y, last = scalar_decay(
+            c.unsqueeze(2),
+            b.unsqueeze(2),
+            x,
+            -delta * wide(self.a_log).exp(),
+            self.before(state),
+            weight=delta,
+            skip=self.d,
+            chunk=self.chunk,
+        )
         self.keep(state, last)
-        y = torch.addcmul(y.to(x.dtype), self.d[:, None].to(x.dtype), x).flatten(2)
+        y = y.flatten(2)
         # The gain in the matrix, and the norm after the product: no passes over the wide sequence for them.
         return normed_product(y * F.silu(gate), (self.w_out * self.gain).T, self.eps)
 
