@@ -47,9 +47,9 @@ def given(kernel: str, length: int, strength: float = 1.0) -> list[Tensor]:
 
 
 def weighted(
-    q: Tensor, k: Tensor, v: Tensor, g: Tensor, weight: Tensor, skip: Tensor, start: Tensor | None = None, *, chunk: int
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, weight: Tensor, skip: Tensor, start: Tensor | None = None, **settings: int
 ) -> tuple[Tensor, Tensor]:
-    return scan.scalar_decay(q, k, v, g, start, weight=weight, skip=skip, chunk=chunk)
+    return scan.scalar_decay(q, k, v, g, start, weight=weight, skip=skip, **settings)
 
 
 KERNELS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
@@ -193,6 +193,7 @@ HARD = {  # kernel, strength of the decay, relative error in float32
     "linear_scan": (0.3, 2e-6),
     "scalar_decay": (15.0, 2e-6),
     "shared_keys": (15.0, 2e-6),
+    "weighted": (15.0, 2e-6),
     "channel_decay": (100.0, 2e-6),
     "delta_rule": (5.0, 4e-6),
     "selective_scan": (20.0, 2e-6),
@@ -238,7 +239,11 @@ def test_long_silence(kernel: str) -> None:
     """After thousands of tokens of nothing a state has decayed to 0: no token is lost, and no gradient is no number."""
     ours, _ = KERNELS[kernel]
     inputs = [x.float() for x in given(kernel, 3000, 0.5)]
-    quiet = inputs[1] if kernel in ("linear_scan", "shared_keys") else inputs[0 if kernel == "selective_scan" else 2]
+    quiet = (
+        inputs[1]
+        if kernel in ("linear_scan", "shared_keys", "weighted")
+        else inputs[0 if kernel == "selective_scan" else 2]
+    )
     quiet[:, 1:-1] = 0
     inputs = [x.requires_grad_() for x in inputs]
     out, last = ours(*inputs)
