@@ -43,7 +43,7 @@ class _SiluTaps(torch.autograd.Function):
             for grad, x, into in zip(grads, *(each.split(ctx.widths, dim=-1) for each in (sums, own)), strict=True):
                 torch.ops.aten.silu_backward.grad_input(grad[part], x, grad_input=into)
             if d_bias is not None:
-                d_bias += own.sum(dim=(0, 1))
+                d_bias += own.sum(dim=1).sum(dim=0)
             add_weight_gradients(own, u[part], 0, d_weights)
         return _from_later(d_sums, weights).to(u.dtype), d_weights, d_bias, None
 
