@@ -225,7 +225,8 @@ class Mamba2(MatrixStateMixer):
 
     def mix(self, u: Tensor, state: State | None) -> Tensor:
         inner, states = self.channels, self.states
-        gate, rest, tau = F.linear(u, self.w_in).split([inner, inner + 2 * states, self.heads], dim=-1)
+        # Products of their own: what the convolution reads lies in one block, and no gradients are concatenated.
+        gate, rest, tau = (F.linear(u, part) for part in self.w_in.split([inner, inner + 2 * states, self.heads]))
         x, b, c = silu_taps(self, rest, self.conv, state, bias=self.b_conv, widths=[inner, states, states])
         x = x.unflatten(-1, (self.heads, -1))
         delta = F.softplus(wide(tau) + self.b_delta)
@@ -241,9 +242,8 @@ class Mamba2(MatrixStateMixer):
             chunk=self.chunk,
         )
         self.keep(state, last)
-        y = y.flatten(2)
         # The gain in the matrix, and the norm after the product: no passes over the wide sequence for them.
-        return normed_product(y * F.silu(gate), (self.w_out * self.gain).T, self.eps)
+        return normed_product(y.flatten(2) * F.silu(gate), (self.w_out * self.gain).T, self.eps)
 
     def probes(self) -> dict[str, Tensor]:
         """What is left of a state after a token whose τ is 0."""

@@ -47,7 +47,14 @@ def given(kernel: str, length: int, strength: float = 1.0) -> list[Tensor]:
 
 
 def weighted(
-    q: Tensor, k: Tensor, v: Tensor, g: Tensor, weight: Tensor, skip: Tensor, start: Tensor | None = None, **settings: int
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    weight: Tensor,
+    skip: Tensor,
+    start: Tensor | None = None,
+    **settings: int,
 ) -> tuple[Tensor, Tensor]:
     return scan.scalar_decay(q, k, v, g, start, weight=weight, skip=skip, **settings)
 
