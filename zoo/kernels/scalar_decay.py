@@ -6,7 +6,7 @@ Inside a chunk of c tokens, with G the sums of g, D_ts = e^{G_t âˆ’ G_s} for s â
 
 No exponent is positive, so any decay is safe. Several heads of values may share a head of keys: their products with the state
 are one product then. Inside, values and states are transposed, time last: heads of values that share keys are then rows of one
-matrix and matrices of their own in the same memory, and no product has a right factor that is transposed, which is slow.
+matrix and matrices of their own in the same memory, and no product with them has a transposed right factor, which is slow.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ LARGE = 1 << 15  # numbers, from which on a convolution is worth its preparation
 
 
 def _convolves(x: Tensor, weights: Tensor) -> bool:
-    """Whether oneDNN has taps as one pass: half of the time, and a third of that of four passes over memory."""
+    """Whether oneDNN takes the taps: one pass over memory in place of one per tap."""
     known = x.device.type == "cpu" and x.dtype == weights.dtype == torch.float32
     return known and x.numel() >= LARGE and torch.backends.mkldnn.is_available()
 
