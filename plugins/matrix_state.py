@@ -225,17 +225,25 @@ class Mamba2(MatrixStateMixer):
 
     def mix(self, u: Tensor, state: State | None) -> Tensor:
         inner, states = self.channels, self.states
-        gate, rest, tau = F.linear(u, self.w_in).split([inner, inner + 2 * states, self.heads], dim=-1)
+        # Products of their own: what the convolution reads lies in one block, and no gradients are concatenated.
+        gate, rest, tau = (F.linear(u, part) for part in self.w_in.split([inner, inner + 2 * states, self.heads]))
         x, b, c = silu_taps(self, rest, self.conv, state, bias=self.b_conv, widths=[inner, states, states])
         x = x.unflatten(-1, (self.heads, -1))
         delta = F.softplus(wide(tau) + self.b_delta)
         self.watch("step", delta)
-        v, log_decay = delta.unsqueeze(-1) * x, -delta * wide(self.a_log).exp()
-        y, last = scalar_decay(c.unsqueeze(2), b.unsqueeze(2), v, log_decay, self.before(state), chunk=self.chunk)
+        y, last = scalar_decay(
+            c.unsqueeze(2),
+            b.unsqueeze(2),
+            x,
+            -delta * wide(self.a_log).exp(),
+            self.before(state),
+            weight=delta,
+            skip=self.d,
+            chunk=self.chunk,
+        )
         self.keep(state, last)
-        y = torch.addcmul(y.to(x.dtype), self.d[:, None].to(x.dtype), x).flatten(2)
         # The gain in the matrix, and the norm after the product: no passes over the wide sequence for them.
-        return normed_product(y * F.silu(gate), (self.w_out * self.gain).T, self.eps)
+        return normed_product(y.flatten(2) * F.silu(gate), (self.w_out * self.gain).T, self.eps)
 
     def probes(self) -> dict[str, Tensor]:
         """What is left of a state after a token whose τ is 0."""

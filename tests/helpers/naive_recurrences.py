@@ -25,6 +25,14 @@ def decayed(q: Tensor, k: Tensor, v: Tensor, g: Tensor, start: Tensor) -> tuple[
     return torch.stack(rows, dim=1), state
 
 
+def weighted(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, weight: Tensor, skip: Tensor, start: Tensor
+) -> tuple[Tensor, Tensor]:
+    """`decayed` that writes weight v, with skip v in its rows."""
+    rows, last = decayed(q, k, weight.unsqueeze(-1) * v, g, start)
+    return rows + skip.unsqueeze(-1) * v, last
+
+
 def delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
     state, rows = start, []
     for t in range(v.size(1)):

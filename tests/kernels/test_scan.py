@@ -34,6 +34,9 @@ def given(kernel: str, length: int, strength: float = 1.0) -> list[Tensor]:
         return [q, k, v, decay, start]
     if kernel == "shared_keys":
         return [q[:, :, :1], k[:, :, :1], v, decay, start]
+    if kernel == "weighted":
+        weight, skip = normal(batch, length, heads, seed=6), normal(heads)
+        return [q[:, :, :1], k[:, :, :1], v, decay, weight, skip, start]
     if kernel == "channel_decay":
         return [q, k, v, -strength * normal(batch, length, heads, keys, seed=5).exp(), start]
     if kernel == "delta_rule":
@@ -43,10 +46,24 @@ def given(kernel: str, length: int, strength: float = 1.0) -> list[Tensor]:
     return [x, delta, -normal(6, 3).exp(), b, c, normal(batch, 6, 3)]
 
 
+def weighted(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    weight: Tensor,
+    skip: Tensor,
+    start: Tensor | None = None,
+    **settings: int,
+) -> tuple[Tensor, Tensor]:
+    return scan.scalar_decay(q, k, v, g, start, weight=weight, skip=skip, **settings)
+
+
 KERNELS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "linear_scan": (scan.linear_scan, naive.linear_scan),
     "scalar_decay": (scan.scalar_decay, naive.decayed),
     "shared_keys": (scan.scalar_decay, naive.decayed),
+    "weighted": (weighted, naive.weighted),
     "channel_decay": (scan.channel_decay, naive.decayed),
     "delta_rule": (scan.delta_rule, naive.delta_rule),
     "selective_scan": (scan.selective_scan, naive.selective_scan),
@@ -135,6 +152,19 @@ def test_compiled_its_length_costs_no_operations(kernel: str) -> None:
     assert counts[0] == counts[1] < 40
 
 
+@pytest.mark.parametrize("decays", [False, True])
+def test_a_weight_or_a_skip_alone(decays: bool) -> None:
+    q, k, v, g, weight, skip, start = (x.requires_grad_() for x in given("weighted", 11))
+    none, nothing = torch.ones_like(weight), torch.zeros_like(skip)
+    log_decay = g if decays else torch.zeros_like(g)
+    for each in ({"weight": weight}, {"skip": skip}, {"weight": weight, "skip": skip}):
+        inputs = [q, k, v, *each.values(), start, *([g] if decays else [])]
+        mine = scan.scalar_decay(q, k, v, g if decays else None, start, **each, chunk=4)
+        theirs = naive.weighted(q, k, v, log_decay, each.get("weight", none), each.get("skip", nothing), start)
+        for left, right in zip((*mine, *gradients(mine, inputs)), (*theirs, *gradients(theirs, inputs)), strict=True):
+            same(left, right)
+
+
 def test_a_decay_that_never_changes() -> None:
     q, k, v, _, start = given("scalar_decay", 11)
     for length in (8, 11):  # with whole chunks it is spread over them, else written out
@@ -203,6 +233,7 @@ HARD = {  # kernel, strength of the decay, relative error in float32: up to thri
     "linear_scan": (0.3, 3e-7),
     "scalar_decay": (15.0, 3e-7),
     "shared_keys": (15.0, 3e-7),
+    "weighted": (15.0, 3e-7),
     "channel_decay": (100.0, 4e-7),
     "delta_rule": (5.0, 4e-7),
     "selective_scan": (20.0, 4e-7),
@@ -248,7 +279,11 @@ def test_long_silence(kernel: str) -> None:
     """After thousands of tokens of nothing a state has decayed to 0: no token is lost, and no gradient is no number."""
     ours, _ = KERNELS[kernel]
     inputs = [x.float() for x in given(kernel, 3000, 0.5)]
-    quiet = inputs[1] if kernel in ("linear_scan", "shared_keys") else inputs[0 if kernel == "selective_scan" else 2]
+    quiet = (
+        inputs[1]
+        if kernel in ("linear_scan", "shared_keys", "weighted")
+        else inputs[0 if kernel == "selective_scan" else 2]
+    )
     quiet[:, 1:-1] = 0
     inputs = [x.requires_grad_() for x in inputs]
     out, last = ours(*inputs)

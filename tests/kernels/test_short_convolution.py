@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.generation.generate import state_bag
-from zoo.kernels import sums
+from zoo.kernels import short_convolution, sums
 from zoo.state import State
 from zoo.sums import silu_taps
 
@@ -43,6 +43,31 @@ def test_equals_the_formula(length: int, bias: bool, monkeypatch: pytest.MonkeyP
         ours = torch.autograd.grad(parts, [u, weights, *rest], grads)
         theirs = torch.autograd.grad(exact, [u, weights, *rest], torch.cat(grads, dim=-1), retain_graph=True)
         torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs oneDNN")
+@pytest.mark.parametrize("taps", [1, 2, 4])
+@pytest.mark.parametrize("bias", [False, True])
+def test_one_pass_of_onednn(taps: int, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large enough in float32 it is a convolution, which autocast leaves alone; equal to the formula in float64."""
+    monkeypatch.setattr(sums, "CACHE", 1 << 16)  # some rows of the batch at a time, the last ones fewer
+    u, weights, *rest = (
+        torch.randn(shape, dtype=torch.float64) for shape in [(5, 256, 40), (taps, 40), (40,)][: 2 + bias]
+    )
+    whole = torch.cat([u, u], dim=-1)  # rows lie apart in memory
+    single = [x.float().requires_grad_() for x in (whole, weights, *rest)]
+    double = [x.requires_grad_() for x in (whole, weights, *rest)]
+    assert short_convolution._convolves(single[0][..., 20:60], single[1])
+    exact = formula(double[0][..., 20:60], double[1], double[2] if bias else None)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        parts = silu_taps(
+            nn.Module(), single[0][..., 20:60], single[1], None, bias=single[2] if bias else None, widths=[30, 10]
+        )
+    torch.testing.assert_close(torch.cat(parts, dim=-1).double(), exact, rtol=1e-5, atol=1e-5)
+    grad = torch.randn_like(exact)
+    ours = torch.autograd.grad(parts, single, grad.float().split([30, 10], dim=-1))
+    theirs = torch.autograd.grad(exact, double, grad)
+    torch.testing.assert_close([x.double() for x in ours], list(theirs), rtol=1e-4, atol=1e-4)
 
 
 def test_a_slice_of_a_wider_product() -> None:

@@ -1,11 +1,12 @@
-"""A matrix as state that decays by one number per head: S_t = e^{g_t} S_{t−1} + k_t ⊗ v_t, o_t = S_tᵀ q_t.
+"""A matrix as state that decays by one number per head: S_t = e^{g_t} S_{t−1} + k_t ⊗ w_t v_t, o_t = S_tᵀ q_t + d v_t.
 
 Inside a chunk of c tokens, with G the sums of g, D_ts = e^{G_t − G_s} for s ≤ t and S the state before the chunk,
 
-    o = (Q Kᵀ ⊙ D) V + e^G ⊙ (Q S),   S ← e^{G_c} S + Kᵀ (e^{G_c − G} ⊙ V).
+    o = (Q Kᵀ ⊙ D ⊙ wᵀ + d I) V + e^G ⊙ (Q S),   S ← e^{G_c} S + Kᵀ (w ⊙ e^{G_c − G} ⊙ V).
 
 No exponent is positive, so any decay is safe. Several heads of values may share a head of keys: their products with the state
-are one product then.
+are one product then. Inside, values and states are transposed, time last: heads of values that share keys are then rows of one
+matrix and matrices of their own in the same memory, and no product with them has a transposed right factor, which is slow.
 """
 
 from __future__ import annotations
@@ -39,20 +40,27 @@ from zoo.kernels.recurrence import recurrence
 
 
 def scalar_decay(
-    q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, start: Tensor | None = None, *, chunk: int = 32
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor | None,
+    start: Tensor | None = None,
+    *,
+    weight: Tensor | None = None,
+    skip: Tensor | None = None,
+    chunk: int = 32,
 ) -> tuple[Tensor, Tensor]:
     """o (B, T, H, V) and the last S (B, H, K, V) of q, k (B, T, Hk, K), v (B, T, H, V) and log-decays g ≤ 0 (B, T, H).
 
-    H is a multiple of Hk, in the order of the heads. g may be (H,), the same at every token, or None, which is 0. S_{−1} is
+    H is a multiple of Hk, in the order of the heads. g may be (H,), the same at every token, or None, which is 0. `weight` w
+    (B, T, H) multiplies what is written and `skip` d (H,) is what o has of v itself; without them they are 1 and 0. S_{−1} is
     `start`, or 0. It is computed in at least float32; o has the type of v, S does not.
     """
     wide_q, wide_k, wide_v = at_least_single(q, k, v)
-    begin = None if start is None else start.to(wide_v.dtype)
-    if g is not None:
-        g = g.to(wide_v.dtype)
-        if g.dim() == 1 and (g.requires_grad or v.size(1) % chunk_size(chunk, v.size(1))):
-            g = g.expand(*v.shape[:2], -1)
-    o, last = _run(wide_q, wide_k, wide_v, g, begin, chunk=chunk)
+    begin, g, weight, skip = (None if x is None else x.to(wide_v.dtype) for x in (start, g, weight, skip))
+    if g is not None and g.dim() == 1 and (g.requires_grad or v.size(1) % chunk_size(chunk, v.size(1))):
+        g = g.expand(*v.shape[:2], -1)
+    o, last = _run(wide_q, wide_k, wide_v, g, begin, weight, skip, chunk=chunk)
     return o.to(v.dtype), last
 
 
@@ -60,9 +68,9 @@ class _Decays(NamedTuple):
     """What the log-decays of all chunks come to, R heads to a head of keys; None of each without decay."""
 
     within: Tensor | None  # D: (n, B, Hk, R, c, c)
-    into: Tensor | None  # e^G, what is left of the state before the chunk: (n, B, Hk, c, R, 1)
-    rest: Tensor | None  # e^{G_c − G}, what will be left at the chunk's end: (n, B, Hk, c, R, 1)
-    through: Tensor | None  # e^{G_c}: (n, B, Hk, 1, R, 1)
+    into: Tensor | None  # e^G, what is left of the state before the chunk: (n, B, Hk, R, 1, c)
+    rest: Tensor | None  # e^{G_c − G}, what will be left at the chunk's end: (n, B, Hk, R, 1, c)
+    through: Tensor | None  # e^{G_c}: (n, B, Hk, R, 1, 1)
 
 
 def _decays(g: Tensor | None, heads: int, size: int) -> _Decays:
@@ -71,84 +79,115 @@ def _decays(g: Tensor | None, heads: int, size: int) -> _Decays:
     if g.dim() == 1:  # (H,)
         total = g.double().view(1, 1, heads, -1, 1) * torch.arange(1, size + 1, device=g.device)
     else:
-        total = decay_sums(chunked(g.unflatten(2, (heads, -1)), size).mT)
+        total = decay_sums(_per_token(g, heads, size).squeeze(-2))
     whole = total[..., -1:]
-    into, rest, through = (x.to(g.dtype).exp().mT.unsqueeze(-1) for x in (total, whole - total, whole))
+    into, rest, through = (x.to(g.dtype).exp().unsqueeze(-2) for x in (total, whole - total, whole))
     return _Decays(decay_within(total, g.dtype), into, rest, through)
 
 
-def _pairs(scores: Tensor, within: Tensor | None) -> Tensor:
-    """(Q Kᵀ) ⊙ D (n, B, Hk, R, c, c) of scores (n, B, Hk, c, c)."""
-    return scores.tril().unsqueeze(-3) if within is None else scores.unsqueeze(-3) * within
+def _per_token(x: Tensor, heads: int, size: int) -> Tensor:
+    """Numbers per token and head (B, T, H), to multiply columns by: (n, B, Hk, R, 1, c)."""
+    return in_chunks(x.unflatten(2, (heads, -1)), size).mT.contiguous().unsqueeze(-2)
 
 
-def _by_head(x: Tensor) -> Tensor:
-    """(…, c, R, V), where heads that share keys lie side by side, as (…, R, c, V); its own reverse."""
-    return x.transpose(-3, -2)
+def _of_tokens(x: Tensor, length: int) -> Tensor:
+    """The reverse."""
+    return unchunked(x.squeeze(-2).mT, length).flatten(2)
 
 
-def _heads_of(x: Tensor, heads: int, size: int) -> Tensor:
-    """Rows (B, T, H, V) by chunk and head: (n, B, Hk, R, c, V)."""
-    return _by_head(in_chunks(x.unflatten(2, (heads, -1)), size)).contiguous()
+def _columns_of(x: Tensor, heads: int, size: int) -> Tensor:
+    """Rows (B, T, H, V) by chunk and head, time last: (n, B, Hk, R, V, c)."""
+    return in_chunks(x.unflatten(2, (heads, -1)), size).movedim(3, -1).contiguous()
 
 
 def _rows_of(x: Tensor, length: int) -> Tensor:
     """The reverse."""
-    return unchunked(_by_head(x), length).flatten(2, 3)
+    return unchunked(x.movedim(-1, 3), length).flatten(2, 3)
 
 
-def _columns_of(x: Tensor, factor: Tensor | None) -> Tensor:
-    """(n, B, Hk, R, c, V) times decays (n, B, Hk, c, R, 1), as columns of one matrix: (n, B, Hk, c, R·V)."""
-    x = _by_head(x)
-    if factor is None:
-        return x.flatten(-2)
-    return torch.mul(x, factor, out=x.new_empty(x.shape)).flatten(-2)
+def _stacked(x: Tensor) -> Tensor:
+    """Heads that share keys, (…, R, V, c), as one matrix (…, R·V, c)."""
+    return x.flatten(-3, -2)
 
 
-def _add_product(total: Tensor, left: Tensor, right: Tensor, factor: Tensor | None, chunks: slice) -> Tensor:
-    """Add decays times left @ right (n, B, Hk, c, R·V) to some chunks of a total by head, in its memory."""
-    some = total[chunks]
-    own = None if factor is None else factor.expand(total.size(0), -1, -1, -1, -1, -1)[chunks]
-    if some.size(-3) == 1:  # the decays of rows may as well be multiplied before
-        accumulate(some, left if own is None else left * own.squeeze(-2), right)
-        return total
-    columns = _by_head((left @ right).unflatten(-1, (some.size(-3), -1)))
+def _stacked_state(state: Tensor | None, heads: int) -> Tensor | None:
+    """A state (B, H, K, V) as that of heads that share keys: (B, Hk, R·V, K)."""
+    return None if state is None else _stacked(state.mT.unflatten(1, (heads, -1)))
+
+
+def _state_by_head(state: Tensor, width: int) -> Tensor:
+    """The reverse, a copy."""
+    return state.unflatten(-2, (-1, width)).flatten(1, 2).mT.clone(memory_format=torch.contiguous_format)
+
+
+def _times(x: Tensor, factor: Tensor | None) -> Tensor:
+    return x if factor is None else x * factor
+
+
+def _both(factor: Tensor | None, other: Tensor | None) -> Tensor | None:
+    """The product of what there is of two factors."""
+    return other if factor is None else _times(factor, other)
+
+
+def _some(x: Tensor | None, count: int, chunks: slice) -> Tensor | None:
+    """Some of `count` chunks of what may be the same in all of them."""
+    return None if x is None else x.expand(count, *x.shape[1:])[chunks]
+
+
+def _add_product(total: Tensor, product: Tensor, factor: Tensor | None, chunks: slice) -> None:
+    """Add a product (…, R·V, c) times numbers per token to some chunks of a total (n, B, Hk, R, V, c), in its memory."""
+    some, own = total[chunks], _some(factor, total.size(0), chunks)
     if own is None:
-        some.add_(columns)
+        some.add_(product.view(some.shape))
     else:
-        some.addcmul_(columns, _by_head(own))
-    return total
+        some.addcmul_(product.view(some.shape), own)
+
+
+def _dots(product: Tensor, x: Tensor) -> Tensor:
+    """Σ_V of a product (…, R·V, c) times x (…, R, V, c): (…, R, 1, c)."""
+    return (product.view(x.shape) * x).sum(-2, keepdim=True)
+
+
+def _pairs(scores: Tensor, within: Tensor | None, weight: Tensor | None, skip: Tensor | None) -> Tensor:
+    """(Q Kᵀ) ⊙ D ⊙ wᵀ + d I (n, B, Hk, R, c, c) of scores (n, B, Hk, c, c)."""
+    pairs = _times(scores.tril().unsqueeze(-3) if within is None else scores.unsqueeze(-3) * within, weight)
+    if skip is None:
+        return pairs
+    if within is None and weight is None:  # d differs from head to head
+        pairs = pairs.repeat(1, 1, 1, skip.numel() // scores.size(2), 1, 1)
+    pairs.diagonal(dim1=-2, dim2=-1).add_(skip.view(scores.size(2), -1, 1))
+    return pairs
 
 
 def _carried(through: Tensor | None, chunks: int, width: int) -> Carry:
-    """Decay by e^{G_c}, of every column of R·V."""
-    return decayed_by(None if through is None else through.expand(chunks, -1, -1, -1, -1, width).flatten(-2))
-
-
-def _side_by_side(state: Tensor | None, heads: int) -> Tensor | None:
-    """A state (B, H, K, V) as that of heads that share keys: (B, Hk, K, R·V)."""
-    return None if state is None else _by_head(state.unflatten(1, (heads, -1))).flatten(-2)
-
-
-def _head_by_head(state: Tensor, width: int) -> Tensor:
-    """The reverse, a copy."""
-    return _by_head(state.unflatten(-1, (-1, width))).flatten(1, 2).clone()
+    """Decay by e^{G_c}, of every row of R·V."""
+    return decayed_by(None if through is None else _stacked(through.expand(chunks, -1, -1, -1, width, -1)))
 
 
 def _forward(
-    q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, start: Tensor | None, chunk: int
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor | None,
+    start: Tensor | None,
+    weight: Tensor | None,
+    skip: Tensor | None,
+    chunk: int,
 ) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:
-    """o, the last state, and what backward needs. The state of heads that share keys is one of R·V columns."""
+    """o, the last state, and what backward needs. The state of heads that share keys is one of R·V rows."""
     length, heads, size = v.size(1), k.size(2), chunk_size(chunk, v.size(1))
-    q, k, v = chunked(q, size), chunked(k, size), _heads_of(v, heads, size)
-    decays = _decays(g, heads, size)
-    pairs = _pairs(q @ k.mT, decays.within)
-    carry = _carried(decays.through, v.size(0), v.size(-1))
-    states = states_of(k.mT, _columns_of(v, decays.rest), carry, _side_by_side(start, heads))
+    q, k, v = chunked(q, size), chunked(k, size), _columns_of(v, heads, size)
+    weight = None if weight is None else _per_token(weight, heads, size)
+    decays, scores = _decays(g, heads, size), q @ k.mT
+    o = v @ _pairs(scores, decays.within, weight, skip).mT.contiguous()
+    written = _stacked(_times(v, _both(decays.rest, weight)))
+    states = states_of(written, k, _carried(decays.through, v.size(0), v.size(-2)), _stacked_state(start, heads))
     late = reading(start)
-    o = _add_product(pairs @ v, q[late], states[:-1][late], decays.into, late)
-    end = _head_by_head(states[-1], v.size(-1))
-    return _rows_of(o, length), end, (start, q, k, v, o, pairs, states, *decays)
+    read = states[:-1][late] @ q[late].mT.contiguous()
+    _add_product(o, read, decays.into, late)
+    end = _state_by_head(states[-1], v.size(-2))
+    kept = (start, q, k, v, weight, skip, scores, written, read, states, *decays)
+    return _rows_of(o, length), end, kept
 
 
 def _backward(
@@ -160,37 +199,46 @@ def _backward(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    o: Tensor,
-    pairs: Tensor,
+    weight: Tensor | None,
+    skip: Tensor | None,
+    scores: Tensor,
+    written: Tensor,
+    read: Tensor,
     states: Tensor,
     *of_decays: Tensor | None,
 ) -> tuple[Tensor | None, ...]:
     decays, heads, size, length = _Decays(*of_decays), q.size(2), q.size(3), d_rows.size(1)
-    d_o = _heads_of(d_rows, heads, size)
-    of_read = _columns_of(d_o, decays.into)  # the gradient of Q S
-    carry = _carried(decays.through, v.size(0), v.size(-1))
-    grads = gradients_of(q.mT, of_read, carry, _side_by_side(d_last, heads), needed[4])
-    d_pairs = d_o @ v.mT
+    d_o = _columns_of(d_rows, heads, size)
+    d_read = _stacked(_times(d_o, decays.into))  # of Sᵀ Qᵀ
+    carry = _carried(decays.through, v.size(0), v.size(-2))
+    grads = gradients_of(d_read, q, carry, _stacked_state(d_last, heads), needed[4])
+    d_pairs = d_o.mT @ v
+    d_skip = d_pairs.diagonal(dim1=-2, dim2=-1).sum((0, 1, -1)).flatten() if needed[6] else None
     d_pairs = d_pairs.tril_() if decays.within is None else d_pairs.mul_(decays.within)
-    d_scores = d_pairs.squeeze(-3) if d_pairs.size(-3) == 1 else d_pairs.sum(-3)
+    d_scores = _times(d_pairs, weight).sum(-3)
     d_q, d_k = d_scores @ k, d_scores.mT @ q
     late, early = reading(start), writing(d_last)
-    accumulate(d_q[late], of_read[late], states[:-1][late].mT)
-    accumulate(d_k[early], _columns_of(v, decays.rest)[early], grads[1:][early].mT)
-    d_v = _add_product(pairs.mT @ d_o, k[early], grads[1:][early], decays.rest, early)
-    d_g = _gradient_of_decay(d_o, o, d_v, v, of_ends(states, grads, -2), length) if needed[3] else None
-    first = _head_by_head(grads[0], v.size(-1)) if needed[4] else None
-    return unchunked(d_q, length), unchunked(d_k, length), _rows_of(d_v, length), d_g, first
-
-
-def _gradient_of_decay(d_o: Tensor, o: Tensor, d_v: Tensor, v: Tensor, of_end: Tensor, length: int) -> Tensor:
-    """e^{G_t} is in all of o_t and e^{−G_t} wherever v_t is; the state after a chunk has e^{G_c}.
-
-    The sums that lead from G to g stay inside a chunk: over all tokens they would cancel digits away.
-    """
-    of_sums = (d_o * o).addcmul_(d_v, v, value=-1).sum(-1)  # (n, B, Hk, R, c)
-    of_whole = of_end.unflatten(-1, (-1, v.size(-1))).sum(-1, keepdim=True)
-    return _rows_of((sums_from(of_sums) + of_whole).unsqueeze(-1), length).squeeze(-1)
+    accumulate(d_q[late], d_read[late].mT, states[:-1][late])
+    accumulate(d_k[early], written[early].mT, grads[1:][early])
+    d_v = d_o @ _pairs(scores, decays.within, weight, skip)
+    d_written = grads[1:][early] @ k[early].mT.contiguous()
+    _add_product(d_v, d_written, _both(decays.rest, weight), early)
+    d_g = d_weight = None
+    if needed[3] or needed[5]:
+        # What is written is worth as much in the pairs of its chunk and, through the states, after it.
+        each = d_pairs.mul_(scores.unsqueeze(-3))
+        of_written = each.sum(-2, keepdim=True)
+        of_written[early] += _times(_dots(d_written, v[early]), _some(decays.rest, v.size(0), early))
+        d_weight = _of_tokens(of_written, length) if needed[5] else None
+    if needed[3]:
+        # e^{G_t} is in all that o_t reads, e^{−G_t} wherever v_t is written, and e^{G_c} in the state after a chunk. The sums
+        # that lead from G to g stay inside a chunk: over all tokens they would cancel digits away.
+        of_read = (each.sum(-1, keepdim=True) if weight is None else each @ weight.mT).mT
+        of_read[late] += _dots(read, d_read[late].view(v[late].shape))
+        of_whole = of_ends(states, grads, -1).unflatten(-1, (-1, v.size(-2))).sum(-1)[..., None, None]
+        d_g = _of_tokens(sums_from(of_read - _times(of_written, weight)) + of_whole, length)
+    first = _state_by_head(grads[0], v.size(-2)) if needed[4] else None
+    return unchunked(d_q, length), unchunked(d_k, length), _rows_of(d_v, length), d_g, first, d_weight, d_skip
 
 
 _run = recurrence("scalar_decay", forward=_forward, backward=_backward, shapes=shapes_of)

@@ -82,7 +82,7 @@ class _Taps(torch.autograd.Function):
         d_sets = [torch.zeros_like(w) if need else None for w, need in zip(sets, ctx.needs_input_grad[2:], strict=True)]
         for part in in_cache(u, *sets):
             for i, (grad, weights, d_weights) in enumerate(zip(grads, sets, d_sets, strict=True)):
-                add_gradients(grad[part], u[part], weights, ctx.first, d_u[part], d_weights, begun=i > 0)
+                _add_gradients(grad[part], u[part], weights, ctx.first, d_u[part], d_weights, begun=i > 0)
         return d_u, None, *d_sets
 
 
@@ -98,7 +98,7 @@ def tapped(u: Tensor, weights: Tensor, first: int) -> Tensor:
     return total
 
 
-def add_gradients(
+def _add_gradients(
     grad: Tensor, u: Tensor, weights: Tensor, first: int, d_u: Tensor, d_weights: Tensor | None, begun: bool
 ) -> None:
     """Add the gradients of u and, if there is a place for it, of the weights to what is there; to d_u only if it has `begun`."""
@@ -107,8 +107,14 @@ def add_gradients(
             d_u[:, early].addcmul_(grad[:, late], weights[k])
         else:
             torch.mul(grad, weights[0], out=d_u)
-        if d_weights is not None:
-            d_weights[k] += (grad[:, late] * u[:, early]).sum(dim=(0, 1) if weights.dim() == 2 else None)
+    if d_weights is not None:
+        add_weight_gradients(grad, u, first, d_weights)
+
+
+def add_weight_gradients(grad: Tensor, u: Tensor, first: int, d_weights: Tensor) -> None:
+    """Add the gradients of the weights to what is there."""
+    for k, (late, early) in _shifts(u.size(1), d_weights.size(0), first):
+        d_weights[k] += (grad[:, late] * u[:, early]).sum(dim=(0, 1) if d_weights.dim() == 2 else None)
 
 
 def in_cache(u: Tensor, *sets: Tensor) -> Iterator[slice]:
