@@ -97,6 +97,11 @@ def test_rates_are_chosen_at_the_two_smallest_rungs(ladder: str, tmp_path: Path)
     """A pretended run does not depend on its rate, but for noise: three rates there, and one at the top if they agree."""
     plan = plan_ladder(ladder, [], [*SETTINGS, "suite.lrs = (0.5, 1.0, 2.0)"])
     climb(plan, tmp_path / "bench")
+    said: list[str] = []
+    launcher, judge = LadderLauncher({}), Judge()
+    judge.launcher = launcher
+    run_ladder(plan, Store(tmp_path / "bench"), judge, launcher=launcher, say=said.append)
+    assert trained(launcher) == [] and not any("to train" in text or "the test split" in text for text in said)
     results = Store(tmp_path / "bench").read().values()
     for rung in plan.rungs:
         tried = {r.lr_factor for r in results if r.arm == rung.plain.arm.id and r.seed == 0}

@@ -18,7 +18,8 @@ from zoo.bench.pool import Pool
 from zoo.bench.rate_trials import try_rates
 from zoo.bench.schedule import Say, Schedule
 from zoo.bench.step_costs import read_costs
-from zoo.bench.store import TUNING_SEED, Store, by_arm
+from zoo.bench.store import TUNING_SEED, Result, Store, by_arm
+from zoo.bench.suite import Suite
 from zoo.bench.suite_notes import note_suite
 
 GATE = 2  # rungs of the first gate: the smallest, where rates are chosen and looks are taken
@@ -52,20 +53,29 @@ def run_ladder(
         launcher.stop()
 
 
-def planned_jobs(rung: Rung, suite_lrs: Sequence[float]) -> list[Job]:
-    """The runs of a rung, should every arm do best at its middle rate, and every look be needed."""
-    middle = suite_lrs[len(suite_lrs) // 2]
-    jobs = [job for member in rung.members for job in member.jobs(middle)]
-    if rung.number <= GATE and len(suite_lrs) > 1:
-        jobs += [
-            Job(member.arm, TUNING_SEED, f) for member in rung.members if member.role in OWN_RATE for f in suite_lrs
-        ]
+def planned_jobs(rungs: Sequence[Rung], suite: Suite, results: Iterable[Result]) -> list[Job]:
+    """The runs of a host's rungs, should every look be needed: at the rates that are known by now, else at the middle one."""
+    of_arm, middle = by_arm(results), suite.lrs[len(suite.lrs) // 2]
+    rates: dict[str, float] = {}
+    jobs = []
+    for rung in rungs:
+        own = [member for member in rung.members if member.role in OWN_RATE]
+        for member in own:
+            runs = of_arm.get(member.arm.id, [])
+            tried = {run.lr_factor for run in runs if run.seed == TUNING_SEED}
+            if tried >= set(suite.lrs):
+                rates[member.label] = best_rate(runs, member.arm, replace(suite, lrs=tuple(sorted(tried))))
+        for member in rung.members:
+            label = member.label if member in own else rung.plain.label
+            jobs += member.jobs(rates.get(label, middle))
+        if rung.number <= GATE and len(suite.lrs) > 1:
+            jobs += [Job(member.arm, TUNING_SEED, factor) for member in own for factor in suite.lrs]
     return list({job.key: job for job in jobs}.values())
 
 
 def _schedule(plan: LadderPlan, store: Store, launcher: Launcher, say: Say, again: bool) -> Schedule:
     results = store.read()
-    jobs = [job for rung in plan.rungs for job in planned_jobs(rung, plan.suite.lrs)]
+    jobs = [job for rungs in plan.hosts for job in planned_jobs(rungs, plan.suite, results.values())]
     costs = read_costs(store.folder) if plan.suite.costs else {}
     measured = (
         sum(
@@ -76,7 +86,7 @@ def _schedule(plan: LadderPlan, store: Store, launcher: Launcher, say: Say, agai
     )
     return Schedule(
         missing_runs(jobs, results, again),
-        tested=len(untested_runs(jobs, results)),
+        tested=len(untested_runs([job for job in jobs if job.seed != TUNING_SEED], results)),
         measured=measured,
         at_a_time=launcher.capacity,
         say=say,
