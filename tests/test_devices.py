@@ -58,7 +58,7 @@ def name_of(call: ast.Call) -> str:
 def building(tree: ast.AST) -> set[str]:
     """The functions that are called while a module is built, and at no other time: by constructors and by each other.
 
-    So is what answers with a parameter.
+    So is what returns a parameter, or None.
     """
     calls: dict[str, set[str]] = {}
     for inside, call, owned in functions(tree):
@@ -66,7 +66,9 @@ def building(tree: ast.AST) -> set[str]:
     known = {"__init__"} | {
         node.name
         for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and node.returns and ast.unparse(node.returns).endswith("Parameter")
+        if isinstance(node, ast.FunctionDef)
+        and node.returns
+        and ast.unparse(node.returns).removesuffix(" | None").endswith("Parameter")
     }
     while more := {name for name, callers in calls.items() if callers <= known} - known:
         known |= more

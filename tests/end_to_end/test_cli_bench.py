@@ -11,6 +11,7 @@ from helpers.made_up_results import result
 
 from zoo.bench import forecast
 from zoo.bench.arms import Arm, Job, arms_of
+from zoo.bench.method_names import parse_name
 from zoo.bench.schedule import Schedule
 from zoo.bench.store import Store
 from zoo.bench.suite import Suite
@@ -204,5 +205,5 @@ def test_a_reader_may_have_seen_enough(settings: list[str], tmp_path: Path, quic
 def test_suites_name_methods_that_exist(suite: str) -> None:
     loaded = load.load_config([f"suites/{suite}"])
     for name in loaded.build("suite").methods:
-        for part in name.split("+"):
-            assert gin_files.find_gin_file(part).exists()
+        for file in parse_name(name).files:
+            assert gin_files.find_gin_file(file).exists()

@@ -6,6 +6,7 @@ is walked; all pairs are under the marker `slow`.
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Sequence
 from itertools import combinations
@@ -118,7 +119,8 @@ def test_the_matrix_says_what_building_says(table: list[Cell]) -> None:
 
 def test_only_what_makes_no_sense_is_refused(table: list[Cell]) -> None:
     """What needs attention where there is none, and running layers again where their heads are mixed."""
-    parts = {method: together([method]).declared for cell in table for method in (cell.row, cell.column)}
+    every = {method for cell in table for method in (cell.row, cell.column)}
+    parts = {method: together([method]).declared for method in every}
 
     def needs_attention(method: Method) -> bool:
         if isinstance(parts[method], Residual) and any(part.separates for part in _in_layers(method)):
@@ -144,6 +146,7 @@ def test_only_what_makes_no_sense_is_refused(table: list[Cell]) -> None:
         assert bool(cell.refusal) == (instead or again), (cell.row.name, cell.column.name)
 
 
+@functools.cache
 def _in_layers(method: Method) -> list[Extension]:
     return [called(method.id, method.factory)(layer) for layer in LAYERS]
 
