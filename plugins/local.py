@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from zoo.errors import ZooError
 from zoo.extension import AttentionInputs, InnerSite, Layer, MixingSite, OuterSite, TemporalMixing, hint, preset
 from zoo.state import State
-from zoo.sums import previous, several_taps, taps
+from zoo.sums import previous, shared_with_previous, taps
 
 ZOO_API = (1, 2)
 
@@ -152,8 +152,7 @@ class Shift(TemporalMixing):
         self.mu = hint(nn.Parameter(shares))
 
     def forward(self, u: Tensor, state: State | None) -> Tensor | AttentionInputs:
-        sets = torch.stack([self.mu, 1 - self.mu], dim=1)  # (consumers, 2, D)
-        return for_consumers(several_taps(self, u, sets.unbind(), state))
+        return for_consumers(shared_with_previous(self, u, self.mu, state))
 
     def own_shares(self) -> Tensor:
         """μ of every consumer."""

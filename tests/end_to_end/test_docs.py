@@ -21,9 +21,9 @@ from zoo.extension import HeadMixing, TemporalMixing
 from zoo.history import READABLE, Current, Heads, History
 from zoo.kernels.attend import Dense, Factors, past_only
 from zoo.kernels.blocked_attention import Term
-from zoo.kernels.sums import previous, taps, weighted_sum
 from zoo.plugins.registry import installed
 from zoo.state import State, with_past
+from zoo.sums import previous, taps, weighted_sum
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/writing-a-method.md"

@@ -8,6 +8,7 @@ from helpers.random_tensors import randn
 from torch.autograd import gradcheck
 
 from zoo.kernels import sums
+from zoo.kernels.previous import shared_with_previous
 from zoo.kernels.sums import several_taps, taps, weighted_sum
 
 
@@ -43,3 +44,22 @@ def test_several_taps_are_taps_of_each_set(cache: int, monkeypatch: pytest.Monke
             answer, weights[0] * u + weights[1] * torch.nn.functional.pad(u, (0, 0, 1, 0))[:, :-1]
         )
     assert gradcheck(lambda u, *sets: several_taps(owner, u, sets, None), (u, *sets))
+
+
+@pytest.mark.parametrize("cache", [1, 140, 1 << 21])
+def test_a_token_and_the_one_before_in_shares(cache: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sums, "CACHE", cache)
+    u, shares, owner = randn(3, 4, 2), randn(3, 2), torch.nn.Module()
+    before = torch.nn.functional.pad(u, (0, 0, 1, 0))[:, :-1]
+    answers = shared_with_previous(owner, u, shares, None)
+    torch.testing.assert_close(answers, tuple(share * u + (1 - share) * before for share in shares))
+    assert gradcheck(lambda u, shares: shared_with_previous(owner, u, shares, None), (u, shares))
+    first = shared_with_previous(owner, u[:, :1], shares, None)  # alone: nothing is before it
+    torch.testing.assert_close(first, tuple(share * u[:, :1] for share in shares))
+
+
+def test_shares_in_single_precision_widen_what_they_are_of() -> None:
+    u, shares = randn(2, 3, 4).bfloat16(), randn(1, 4).float()
+    (answer,) = shared_with_previous(torch.nn.Module(), u, shares, None)
+    (wide,) = shared_with_previous(torch.nn.Module(), u.float(), shares, None)
+    assert answer.dtype == torch.float32 and answer.equal(wide)

@@ -153,8 +153,3 @@ def several_taps(
         return tuple(_Taps.apply(u, first, *sets))
     answers = _Taps.apply(with_past(state, owner, u, n), first, *sets)
     return tuple(answer[:, n:] for answer in answers)
-
-
-def previous(owner: nn.Module, u: Tensor, state: State | None) -> Tensor:
-    """u_{t−1}, zero at the start."""
-    return with_past(state, owner, u, 1)[:, :-1]
