@@ -40,7 +40,7 @@ class LinearAttention(MatrixStateMixer):
         norm: Literal["sum", "rms", "none"] = "sum",
         phi: Literal["elu", "identity"] = "elu",
         heads: int | None = None,
-        chunk: int = 32,
+        chunk: int | None = None,
         site: MixingSite = "attention",
         residual: bool = True,
     ) -> None:
@@ -89,7 +89,7 @@ class Retention(MatrixStateMixer):
         heads: int | None = None,
         key_width: int | None = None,
         value_width: int | None = None,
-        chunk: int = 32,
+        chunk: int | None = None,
         site: MixingSite = "attention",
         residual: bool = True,
     ) -> None:
@@ -203,7 +203,7 @@ class Mamba2(MatrixStateMixer):
         expansion: int = 2,
         head_width: int | None = None,
         states: int = 64,
-        chunk: int = 32,
+        chunk: int | None = None,
         site: MixingSite = "attention",
         residual: bool = True,
     ) -> None:

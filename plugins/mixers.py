@@ -59,7 +59,7 @@ class MatrixStateMixer(Mixer):
     """A mixer whose state is a matrix per head. `sizes` are those settings that are at least 1 where they are given."""
 
     def __init__(
-        self, layer: Layer, heads: int | None, chunk: int, site: MixingSite, residual: bool, **sizes: int | None
+        self, layer: Layer, heads: int | None, chunk: int | None, site: MixingSite, residual: bool, **sizes: int | None
     ) -> None:
         super().__init__(site, residual)
         at_least_one(chunk=chunk, **sizes)

@@ -123,12 +123,17 @@ def decayed_by(through: Tensor | None) -> Carry:
     return carry
 
 
+FEW = 1 << 18  # numbers: products of so many stay in the cache
+
+
 def of_ends(states: Tensor, grads: Tensor, *dims: int) -> Tensor:
     """Σ over `dims` of the state after each chunk times its gradient: what all of the decay in a chunk is worth.
 
-    Chunk by chunk, as their products stay in the cache.
+    A few chunks at a time, as their products stay in the cache.
     """
-    return torch.stack([(state * grad).sum(dims) for state, grad in zip(states[1:], grads[1:], strict=True)])
+    few = max(1, FEW // states[0].numel())
+    pairs = zip(states[1:].split(few), grads[1:].split(few), strict=True)
+    return torch.cat([(state * grad).sum(dims) for state, grad in pairs])
 
 
 def shapes_of(q: Tensor, k: Tensor, v: Tensor, *_: Tensor | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
