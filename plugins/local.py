@@ -226,12 +226,19 @@ class KvShift(TemporalMixing):
         bound = layer.width**-0.5
         self.w = nn.Parameter(torch.empty(layer.width, self.count).uniform_(-bound, bound))  # of keys, then of values
 
-    def inner(self, x: Tensor, u: Tensor, state: State | None) -> Tensor:
+    def inner(self, x: Tensor, u: Tensor | AttentionInputs, state: State | None) -> Tensor:
+        assert isinstance(u, AttentionInputs)
         queries, own = x[..., : self.queries], x[..., self.queries :].unflatten(-1, (self.count, -1))
-        share = torch.sigmoid(u @ self.w)  # (B, T, 2 Hkv)
+        share = torch.sigmoid(self.logits(u))
         self.watch("previous_share", share)
         mixed = torch.lerp(own, previous(self, own, state), share.unsqueeze(-1).to(own.dtype))
         return torch.cat([queries, mixed.flatten(2)], dim=-1)
+
+    def logits(self, u: AttentionInputs) -> Tensor:
+        """(B, T, 2 Hkv): of keys by what they were projected from, of values by theirs."""
+        if u.key is u.value:
+            return u.key @ self.w
+        return torch.cat([x @ w for x, w in zip((u.key, u.value), self.w.chunk(2, dim=-1), strict=True)], dim=-1)
 
 
 class Smear(TemporalMixing):

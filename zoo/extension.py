@@ -202,11 +202,12 @@ class TemporalMixing(Extension):
         """The mixed u. At the site `attention_input` it may give query, key and value inputs of their own."""
         return u
 
-    def inner(self, x: Tensor, u: Tensor, state: State | None) -> Tensor:
-        """At a site inside a sublayer: the joined product x (B, T, n) of its input u (B, T, D), mixed.
+    def inner(self, x: Tensor, u: Tensor | AttentionInputs, state: State | None) -> Tensor:
+        """At a site inside a sublayer: the joined product x (B, T, n) of its input u, mixed.
 
-        `qkv`: queries, keys and values after their norms and before positions, n = (H + 2 Hkv) d.
-        `ffn_inner`: gate and up before the activation, n = 2 F.
+        `qkv`: queries, keys and values after their norms and before positions, n = (H + 2 Hkv) d; u is what each of the
+        three was projected from, (B, T, D) three times.
+        `ffn_inner`: gate and up before the activation, n = 2 F; u is (B, T, D).
         """
         answer = self(x, state)
         assert isinstance(answer, Tensor)

@@ -71,8 +71,9 @@ class Shift(TemporalMixing):
     def forward(self, u: Tensor, state: State | None) -> Tensor:
         return u + self.w * previous(self, u, state)
 
-    def inner(self, x: Tensor, u: Tensor, state: State | None) -> Tensor:
-        return x + u.mean(dim=-1, keepdim=True) * self.w * previous(self, x, state)
+    def inner(self, x: Tensor, u: Tensor | AttentionInputs, state: State | None) -> Tensor:
+        one = u if isinstance(u, Tensor) else u.query
+        return x + one.mean(dim=-1, keepdim=True) * self.w * previous(self, x, state)
 
 
 class Shifts(TemporalMixing):

@@ -11,7 +11,7 @@ from helpers.random_models import extension_of, factory, random_model, tokens
 from torch import Tensor
 
 from zoo.errors import ZooError
-from zoo.extension import Extension, preset
+from zoo.extension import AttentionInputs, Extension, preset
 from zoo.generation.generate import state_bag
 from zoo.model.block import Block
 from zoo.model.build import model
@@ -241,3 +241,22 @@ def test_what_is_kept_while_decoding_does_not_grow(id: str) -> None:
 def test_bad_settings_are_refused_by_name(id: str, settings: dict, sentence: str) -> None:
     with pytest.raises(ZooError, match=sentence):
         fresh(id, **settings)
+
+
+@pytest.mark.parametrize("length", [1, 2, 7])
+def test_kv_shifts_gates_read_what_keys_and_values_were_projected_from(length: int) -> None:
+    built = random_model(depth=1, num_kv_heads=2, temporal_mixing=factory(SLOT, "kv_shift"))
+    own, layer = extension_of(built.layers[0], SLOT), built.layers[0].layer
+    d, generator = layer.head_dim, torch.Generator().manual_seed(1)
+    x = torch.randn(2, length, (layer.num_heads + 4) * d, generator=generator, dtype=torch.float64)
+    u = AttentionInputs(*torch.randn(3, 2, length, layer.width, generator=generator, dtype=torch.float64))
+    mixed = own.inner(x, u, None)
+    for number, (source, of) in enumerate([(u.key, own.w[:, :2]), (u.value, own.w[:, 2:])]):
+        for head in range(2):
+            first = (layer.num_heads + 2 * number + head) * d
+            for t in range(length):
+                share = torch.sigmoid(source[:, t] @ of[:, head])[:, None]
+                before = x[:, t - 1, first : first + d] if t else torch.zeros(2, d, dtype=x.dtype)
+                expected = share * before + (1 - share) * x[:, t, first : first + d]
+                torch.testing.assert_close(mixed[:, t, first : first + d], expected)
+    torch.testing.assert_close(mixed[..., : layer.num_heads * d], x[..., : layer.num_heads * d])

@@ -7,11 +7,23 @@ import re
 import pytest
 import torch
 from helpers import small_methods as small, small_sites as sites
-from helpers.random_models import factory, random_model, tokens
+from helpers.random_models import extension_of, factory, random_model, tokens
 from torch import Tensor, nn
 
 from zoo.errors import ConfigError
-from zoo.extension import AttentionInputs, HeadMixing, Layer, Residual, ScoreMixing, TemporalMixing, called, preset
+from zoo.extension import (
+    ATTENTION,
+    AttentionInputs,
+    HeadMixing,
+    Layer,
+    Residual,
+    ScoreMixing,
+    Site,
+    Stream,
+    TemporalMixing,
+    called,
+    preset,
+)
 from zoo.history import History
 from zoo.model.build import model
 from zoo.model.language_model import unbuilt
@@ -163,7 +175,7 @@ class KeepsWhatItAnswers(TemporalMixing):
         super().__init__()
         self.w = nn.Parameter(torch.ones(()))
 
-    def inner(self, x: Tensor, u: Tensor, state: State | None) -> Tensor:
+    def inner(self, x: Tensor, u: AttentionInputs, state: State | None) -> Tensor:
         last = None if state is None else state.get(self, "last")
         rows = []
         for row in x.unbind(dim=1):
@@ -173,6 +185,36 @@ class KeepsWhatItAnswers(TemporalMixing):
         if state is not None:
             state.set(self, "last", answer[:, -1])
         return answer
+
+
+class ThreeStreams(Residual):
+    """Queries, keys and values read three multiples of the stream."""
+
+    separates = True
+
+    def read(self, site: Site, stream: Stream, history: History) -> Tensor | AttentionInputs:
+        return AttentionInputs(stream, 2 * stream - 1, 1 - stream) if site == ATTENTION else stream
+
+
+class NotesInputs(TemporalMixing):
+    """Notes what it is called with inside attention, and changes nothing."""
+
+    site = "qkv"
+
+    def inner(self, x: Tensor, u: AttentionInputs, state: State | None) -> Tensor:
+        self.noted = (x, u)
+        return x
+
+
+def test_inside_attention_a_mixing_is_given_what_each_of_the_three_was_projected_from() -> None:
+    of = {"residual": lambda _: ThreeStreams(), "temporal_mixing": lambda _: NotesInputs()}
+    built = random_model(depth=2, num_kv_heads=2, **of).eval()
+    built(tokens(2, 5))
+    for block in built.layers:
+        x, u = extension_of(block, "temporal_mixing").noted
+        weights = block.attention.qkv.split([n * block.layer.head_dim for n in block.attention.heads])
+        torch.testing.assert_close(torch.cat([each @ w.T for each, w in zip(u, weights, strict=True)], dim=-1), x)
+        assert not torch.allclose(u.query, u.key) and not torch.allclose(u.key, u.value)
 
 
 def test_what_a_mixing_keeps_of_queries_and_keys_is_not_turned() -> None:

@@ -74,7 +74,7 @@ class Attention(nn.Module):
         """`normed` is what is projected; `inputs` the same before the norm, for score mixing."""
         joined, own = self.project(normed, history, state)
         for mixing in self.mixes_qkv:
-            joined = self.mixed(mixing, joined, normed.query, state)
+            joined = self.mixed(mixing, joined, normed, state)
         q, k, v = self.placed(joined, state)  # (B, H, T, d), (B, Hkv, S, d)
         if history.reads & {"heads", "scores"}:  # later layers read them again, head by head
             q, k = share_gradients(q.contiguous(), k.contiguous())
@@ -115,7 +115,7 @@ class Attention(nn.Module):
         q, k, v = joined.apart(self.head_dim)
         return Joined.of(Projected(self.q_norm(q), self.k_norm(k), v), v.dtype)
 
-    def mixed(self, mixing: TemporalMixing, joined: Joined, u: Tensor, state: State | None) -> Joined:
+    def mixed(self, mixing: TemporalMixing, joined: Joined, u: AttentionInputs, state: State | None) -> Joined:
         """Queries, keys and values of the new tokens, mixed with the past."""
         if joined.counts != self.heads:
             raise ConfigError(
