@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -274,6 +275,23 @@ def test_equal_keys(spread: float, beta: float, allowed: float) -> None:
             same(mine, theirs, 1e-10)
 
 
+@pytest.mark.parametrize("kernel", ["scalar_decay", "shared_keys", "weighted", "channel_decay", "delta_rule"])
+@pytest.mark.parametrize("strongest", [-1e4, -1e16, -1e30, -math.inf])
+def test_a_decay_without_end_forgets_what_was_and_nothing_else(kernel: str, strongest: float) -> None:
+    """At a document's start: what comes after it is what comes of it alone, its decays too."""
+    ours, loop = KERNELS[kernel]
+    inputs = given(kernel, 11)
+    (place,) = (i for i, x in enumerate(inputs) if x.max() < 0)  # the log-decays
+    inputs[place][:, 5] = strongest
+    inputs = [x.requires_grad_() for x in inputs]
+    for mine, theirs in zip(ours(*inputs, chunk=CHUNK), loop(*inputs), strict=True):
+        same(mine, theirs)
+    later = [x[:, 5:].detach() if x.dim() > 1 and x.size(1) == 11 else x.detach() for x in inputs]
+    later[-1] = torch.zeros_like(later[-1])
+    same(ours(*inputs, chunk=CHUNK)[0][:, 5:].detach(), ours(*later)[0])
+    assert all(torch.isfinite(x).all() for x in gradients(ours(*inputs, chunk=CHUNK), inputs))
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_long_silence(kernel: str) -> None:
     """After thousands of tokens of nothing a state has decayed to 0: no token is lost, and no gradient is no number."""
@@ -328,3 +346,51 @@ def test_the_state_is_a_copy() -> None:
 def test_a_chunk_of_nothing_is_refused(kernel: str, chunk: int) -> None:
     with pytest.raises(ValueError, match=f"a chunk has at least one row, not {chunk}$"):
         KERNELS[kernel][0](*given(kernel, 3), chunk=chunk)
+
+
+def test_equal_keys_of_many_channels_for_long() -> None:
+    """The worst case at a usual size: the same key 509 times, turned round each time."""
+    q, v, key = normal(2, 509, 2, 32), normal(2, 509, 2, 32, seed=1), normal(2, 1, 2, 32, seed=2)
+    k, beta = F.normalize(key, dim=-1).expand_as(q), torch.full((2, 509, 2), 2.0, dtype=torch.float64)
+    exact = naive.delta_rule(q, k, v, beta, torch.zeros_like(beta), torch.zeros(2, 2, 32, 32, dtype=torch.float64))
+    single = scan.delta_rule(q.float(), k.float(), v.float(), beta.float())
+    assert max(error(x, y) for x, y in zip(single, exact, strict=True)) < 1.5e-4
+
+
+MISFITS: list[tuple[str, int, tuple[int, ...], str]] = [
+    ("scalar_decay", 0, (2, 5, 2, 4), r"q is of shape \(2, 5, 2, 4\); it must be \(2, 5, 2, 3\)"),
+    ("scalar_decay", 1, (2, 5, 3, 3), "v has 2 heads; it must have a multiple of the 3 heads of keys"),
+    ("scalar_decay", 2, (2, 5, 10), "v has 3 dimensions; it must have 4"),
+    ("scalar_decay", 3, (3,), "g is of shape"),
+    ("scalar_decay", 4, (1, 2, 3, 5), "start is of shape"),
+    ("weighted", 4, (2, 5, 1), "weight is of shape"),
+    ("weighted", 5, (1,), "skip is of shape"),
+    ("channel_decay", 3, (2, 5, 2), "g is of shape"),
+    ("channel_decay", 2, (2, 5, 4, 5), "v has 4 heads; it must have 2, as keys have"),
+    ("delta_rule", 3, (2, 4, 2), "beta is of shape"),
+    ("delta_rule", 2, (2, 4, 2, 5), "v is of shape"),
+    ("linear_scan", 2, (1, 6), "start is of shape"),
+    ("selective_scan", 3, (2, 5, 4), "b is of shape"),
+]
+
+
+@pytest.mark.parametrize("kernel, place, shape, message", MISFITS)
+def test_shapes_that_do_not_fit_are_refused(kernel: str, place: int, shape: tuple[int, ...], message: str) -> None:
+    inputs = given(kernel, 5)
+    inputs[place] = torch.zeros(shape, dtype=torch.float64)
+    with pytest.raises(ValueError, match=message):
+        KERNELS[kernel][0](*inputs)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_no_token_is_refused(kernel: str) -> None:
+    inputs = [x[:, :0] if x.dim() > 1 and x.size(1) == 5 else x for x in given(kernel, 5)]
+    with pytest.raises(ValueError, match="at least one token"):
+        KERNELS[kernel][0](*inputs)
+
+
+def test_a_long_convolution_of_other_channels_or_of_no_token_is_refused() -> None:
+    with pytest.raises(ValueError, match="kernel is of shape"):
+        scan.long_convolution(normal(2, 5, 3), normal(5, 4))
+    with pytest.raises(ValueError, match="at least one token"):
+        scan.long_convolution(normal(2, 5, 3)[:, :0], normal(5, 3))

@@ -29,6 +29,7 @@ from zoo.kernels.chunks import (
     unchunked,
     writing,
 )
+from zoo.kernels.given import check_matrix_state, check_shapes
 from zoo.kernels.recurrence import recurrence
 
 LARGEST = 80.0  # e^80 has room to be multiplied before float32 ends at e^88; e^{−80} is as good as nothing
@@ -43,6 +44,8 @@ def channel_decay(
     row and token, decides how large chunks may be: so the other outputs change by rounding, less than 3e-6 of the largest one in
     float32. To look at it, each call waits for the device that g is on.
     """
+    check_matrix_state(q, k, v, start)
+    check_shapes(g=(g, tuple(k.shape)))
     wide_q, wide_k, wide_v, g = at_least_single(q, k, v, g)
     begin = None if start is None else start.to(wide_v.dtype)
     o, last = _run(wide_q, wide_k, wide_v, g.clamp(min=-LARGEST), begin, chunk=chunk)

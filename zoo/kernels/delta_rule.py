@@ -35,6 +35,7 @@ from zoo.kernels.chunks import (
     unchunked,
     writing,
 )
+from zoo.kernels.given import bounded, check_matrix_state
 from zoo.kernels.recurrence import recurrence
 
 
@@ -53,7 +54,8 @@ def delta_rule(
     |k| ≤ 1 and 0 ≤ β ≤ 2 keep it stable. Without g nothing decays. S_{−1} is `start`, or 0. It is computed in at least float32;
     o has the type of v, S does not.
     """
-    g = torch.zeros_like(beta) if g is None else g
+    check_matrix_state(q, k, v, start, beta=beta, g=g)
+    g = torch.zeros_like(beta) if g is None else bounded(g)
     wide_q, wide_k, wide_v, beta, g = at_least_single(q, k, v, beta, g)
     begin = None if start is None else start.to(wide_v.dtype)
     o, last = _run(wide_q, wide_k, wide_v, beta, g, begin, chunk=chunk)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from zoo.kernels.autocast import at_least_single
 from zoo.kernels.chunks import chunk_size
+from zoo.kernels.given import check_shapes, check_tokens
 from zoo.kernels.recurrence import recurrence
 
 
@@ -27,6 +28,8 @@ def linear_scan(
     |a| ≤ 1. It is computed in at least float32; h has the type of b, the last h does not.
     """
     a, b_wide = torch.broadcast_tensors(*at_least_single(a, b))
+    check_tokens(b_wide.size(1))
+    check_shapes(start=(start, (b.size(0), *b_wide.shape[2:])))
     begin = b_wide.new_zeros(b.shape[:1] + b_wide.shape[2:]) if start is None else start.to(b_wide.dtype)
     h, last = _run(a, b_wide, begin, chunk=chunk)
     return h.to(b.dtype), last

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from zoo.kernels.autocast import at_least_single, without_autocast
+from zoo.kernels.given import check_shapes, check_tokens
 
 
 def long_convolution(u: Tensor, kernel: Tensor) -> Tensor:
@@ -19,6 +20,8 @@ def long_convolution(u: Tensor, kernel: Tensor) -> Tensor:
     1e-6 x in float32, 1e-15 x in float64, times the root of the sum of the kernel's squares.
     """
     length = u.size(1)
+    check_tokens(length)
+    check_shapes(kernel=(kernel, (kernel.size(0), u.size(2))))
     if kernel.size(0) < length:
         raise ValueError(
             f"a kernel of {kernel.size(0)} rows is too short for {length} tokens: "

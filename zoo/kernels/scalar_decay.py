@@ -36,6 +36,7 @@ from zoo.kernels.chunks import (
     unchunked,
     writing,
 )
+from zoo.kernels.given import bounded, check_matrix_state, check_shapes
 from zoo.kernels.recurrence import recurrence
 
 
@@ -57,11 +58,15 @@ def scalar_decay(
     `start`, or 0. It is computed in at least float32; o has the type of v, S does not. Without a `chunk` it is that which takes
     the least time: 16 tokens for keys of up to 32 channels, else 32.
     """
+    constant = g is not None and g.dim() == 1
+    check_matrix_state(q, k, v, start, shared=True, g=None if constant else g, weight=weight)
+    check_shapes(g=(g if constant else None, (v.size(2),)), skip=(skip, (v.size(2),)))
     if chunk is None:
         chunk = 16 if k.size(-1) <= 32 else 32
     wide_q, wide_k, wide_v = at_least_single(q, k, v)
     begin, g, weight, skip = (None if x is None else x.to(wide_v.dtype) for x in (start, g, weight, skip))
-    if g is not None and g.dim() == 1 and (g.requires_grad or v.size(1) % chunk_size(chunk, v.size(1))):
+    g = None if g is None else bounded(g)
+    if g is not None and constant and (g.requires_grad or v.size(1) % chunk_size(chunk, v.size(1))):
         g = g.expand(*v.shape[:2], -1)
     o, last = _run(wide_q, wide_k, wide_v, g, begin, weight, skip, chunk=chunk)
     return o.to(v.dtype), last

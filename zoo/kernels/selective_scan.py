@@ -13,6 +13,7 @@ from torch import Tensor
 
 from zoo.kernels.autocast import at_least_single
 from zoo.kernels.chunks import chunk_size
+from zoo.kernels.given import check_shapes, check_tokens
 from zoo.kernels.recurrence import recurrence
 
 
@@ -24,6 +25,15 @@ def selective_scan(
     x and Δ > 0 are (B, T, E), A < 0 is (E, N), B and C are (B, T, N); h_{−1} is `start`, or 0. It is computed in at least
     float32; y has the type of x, h does not.
     """
+    batch, length, width = x.shape
+    check_tokens(length)
+    check_shapes(
+        delta=(delta, (batch, length, width)),
+        a=(a, (width, a.size(-1))),
+        b=(b, (batch, length, a.size(-1))),
+        c=(c, (batch, length, a.size(-1))),
+        start=(start, (batch, width, a.size(-1))),
+    )
     wide, delta, a, b, c = at_least_single(x, delta, a, b, c)
     begin = wide.new_zeros(x.size(0), *a.shape) if start is None else start.to(wide.dtype)
     a, begin = a.mT, begin.mT  # (N, E)
