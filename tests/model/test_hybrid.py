@@ -101,6 +101,23 @@ def test_the_kit_takes_a_hybrid(slot: str, ids: tuple[str | None, ...]) -> None:
         ("model.residual = ('v1_m3', None)", r"must be a method \(@residual\.ID\) or None, not 'v1_m3'"),
         ("model.residual = (@residual.v1_m3, @residual.v1_m33)", r"v1_m33"),
         (
+            "model.temporal_mixing = (None, @temporal_mixing.smear)",
+            r"model.temporal_mixing gives smear layer 2 alone, where it does nothing: give it another place",
+        ),
+        (
+            "model.temporal_mixing = (@temporal_mixing.mamba2, @temporal_mixing.smear)\nmodel.depth = 4",
+            r"gives smear layers 2 and 4 alone, where it does nothing",
+        ),
+        (
+            "model.temporal_mixing = (@temporal_mixing.wr_8_2, None)\ntemporal_mixing.wr_8_2.site = 'output'",
+            r"gives wr_8_2 layer 1 alone, where it does nothing",
+        ),
+        (
+            "model.temporal_mixing = (@temporal_mixing.wr_8_2, None)\ntemporal_mixing.wr_8_2.site = 'attention'\n"
+            "model.score_mixing = (None, @score_mixing.v4_m1)",
+            r"gives v4_m1 no layer: give it",
+        ),
+        (
             "model.temporal_mixing = (@temporal_mixing.wr_1, None, None)",
             r"a pattern of 3 methods for 2 layers.* set model.depth to 3",
         ),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, SettingError
 from zoo.extension import (
     SLOT_CLASSES,
     Extension,
@@ -66,10 +66,31 @@ def _build_all(
     with contained(WHILE_BUILT) as changed:
         built = [_build(slot, factory, layer, seed) for layer in layers]
     changes = [f"{name_of(built[0])} changes {change} while it is built" for change in changed]
+    if isinstance(factory, Hybrid):
+        _check_turns(slot, factory, built, layers)
     for extension, layer in zip(built, layers, strict=True):
         _check_dtype(extension, layer, dtype, changes)
     notes += [f"{each}; it is set back" for each in changes]
     return built
+
+
+def _check_turns(slot: str, pattern: Hybrid, built: Sequence[Extension], layers: Sequence[Layer]) -> None:
+    """Refuse a pattern in which a method has no layer where it does anything: the model would be another one's under its name."""
+    for place, method in enumerate(pattern.methods):
+        own = [(part, layer) for part, layer in zip(built, layers, strict=True) if pattern.place(layer) == place]
+        if method is not None and not any(_acts(part, layer) for part, layer in own):
+            name = getattr(method, "__name__", "a method")
+            layers_of = " and ".join(str(layer.number) for _, layer in own)
+            where = f"layer{'s' * (len(own) > 1)} {layers_of} alone, where it does nothing" if own else "no layer"
+            raise SettingError(f"model.{slot}", f" gives {name} {where}: give it another place in the pattern")
+
+
+def _acts(part: Extension, layer: Layer) -> bool:
+    """Whether an extension does anything in its layer."""
+    if not isinstance(part, TemporalMixing):
+        return not is_plain(part)
+    elsewhere = {site for site, index in (("embedding", 0), ("output", layer.num_layers - 1)) if layer.index != index}
+    return bool(mixers_of(part).keys() - elsewhere)
 
 
 def _check_dtype(extension: Extension, layer: Layer, dtype: torch.dtype, changes: list[str]) -> None:

@@ -17,9 +17,13 @@ class Hybrid:
         names = [PLAIN if method is None else getattr(method, "__name__", "method") for method in self.methods]
         self.__name__ = hybrid_name(names)
 
+    def place(self, layer: Layer) -> int:
+        """Whose turn a layer is: an index of `methods`."""
+        return layer.index % len(self.methods)
+
     def __call__(self, layer: Layer) -> Extension:
         """The extension of a layer, by its own method's name."""
-        method = self.methods[layer.index % len(self.methods)]
+        method = self.methods[self.place(layer)]
         if method is None:
             return SLOT_CLASSES[self.slot]()
         built = method(layer)
