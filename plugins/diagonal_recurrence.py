@@ -129,7 +129,7 @@ class Griffin(Mixer):
 class RgLru(Mixer):
     """z = RMSNorm(h), h the RG-LRU of u itself; its gates have matrices D×D, or block-diagonal ones.
 
-    It is wr_7 with h_{t−1} in place of u_{t−1}. `residual=True`: u + z, and the norm has a gain, from 0.
+    Without `residual` it is wr_7 with h_{t−1} in place of u_{t−1}. With it, u + z, and the norm has a gain, from 0.
     """
 
     def __init__(
@@ -139,14 +139,14 @@ class RgLru(Mixer):
         ring: Ring = "code",
         chunk: int | None = None,
         site: MixingSite = "ffn",
-        residual: bool = False,
+        residual: bool = True,
     ) -> None:
         super().__init__(site, residual)
         at_least_one(blocks=blocks, chunk=chunk)
         if layer.width % (blocks or 1):
             raise ZooError(f"blocks = {blocks} must divide the model's width, which is {layer.width}")
         self.recurrence = Recurrence(layer.width, blocks or 1, ring, chunk, first_whole=False)
-        self.gain, self.eps = self.out_gain(layer.width), layer.norm_eps
+        self.gain, self.eps = self.out_gain(layer), layer.norm_eps
 
     def mix(self, u: Tensor, state: State | None) -> Tensor:
         return rms_norm(self.recurrence(self, u, state), self.gain, self.eps)

@@ -15,8 +15,8 @@ from zoo.state import State
 class Mixer(TemporalMixing):
     """z of u at a site; at the inputs of attention and the FFN `residual` makes it u + z.
 
-    What makes z, `mix`, ends with an output matrix, or with an RMSNorm that has a gain where z is added: it starts at 0 there,
-    and so the block as the plain one.
+    What makes z, `mix`, ends with an output matrix or with an RMSNorm that has a gain. Where z is added they start at 0, and so
+    the block as the plain one; in attention's place as the host's output matrices do.
     """
 
     def __init__(self, site: MixingSite, residual: bool) -> None:
@@ -37,9 +37,16 @@ class Mixer(TemporalMixing):
         """The output matrix: from `start` in attention's place, from 0 where z is added."""
         return nn.Parameter(torch.zeros_like(start)) if self.added else start
 
-    def out_gain(self, width: int) -> nn.Parameter | None:
-        """The gain of a last norm in place of an output matrix: from 0 where z is added, none elsewhere."""
-        return vector(torch.zeros(width)) if self.added else None
+    def out_gain(self, layer: Layer) -> nn.Parameter | None:
+        """The gain of a last norm in place of an output matrix: from 0 where z is added, none where it is u's successor.
+
+        In attention's place what is written is at first as long as what an output matrix of the host makes of a normed row.
+        """
+        if self.added:
+            return vector(torch.zeros(layer.width))
+        if self.site != "attention":
+            return None
+        return vector(torch.full((layer.width,), layer.out_std * layer.width**0.5))
 
     def gain_probe(self, gain: nn.Parameter | None) -> dict[str, Tensor]:
         """How much of z is added: the gain's root mean square."""

@@ -32,7 +32,7 @@ class Cema(Mixer):
         self.theta = vector(torch.logit(share)[torch.randperm(width)])
         self.gamma = vector(torch.stack([torch.randn(width, modes), torch.zeros(width, modes)]))  # real, imaginary
         self.omega = vector(torch.nn.init.trunc_normal_(torch.empty(width), std=0.25, a=-1.0, b=1.0))
-        self.gain, self.eps = self.out_gain(width), layer.norm_eps
+        self.gain, self.eps = self.out_gain(layer), layer.norm_eps
 
     def mode(self) -> tuple[Tensor, Tensor, Tensor]:
         """α, ln(1−αδ) and θ_k (D, N), in at least float32."""

@@ -39,6 +39,8 @@ def assert_starts_as_relative(built: LanguageModel, id: str, adapter: Adapter, *
         own, starts = adapter(block), reference.start(block.layer)
         if own.keys() != starts.keys():
             raise AssertionError(f"layer {block.layer.number}: {sorted(own)} given, {sorted(starts)} expected")
+        sizes = {name: tuple(value.shape) for name, value in own.items()}
+        assert sizes == {name: tuple(shape) for name, shape in reference.shapes(block.layer).items()}
         troubles = {name: complaint(start, own[name]) for name, start in starts.items()}
         troubles = {name: trouble for name, trouble in troubles.items() if trouble}
         assert not troubles, f"layer {block.layer.number}: {troubles}"

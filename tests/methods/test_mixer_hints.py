@@ -17,7 +17,7 @@ TREATED: list[tuple[str, Settings, set[str], set[str]]] = [
     ("kv_shift", {}, {"w"}, set()),
     ("smear", {}, set(), {"w", "scale"}),
     ("griffin", {}, {"w_in", "w", "w_out"}, {"b_in", "conv", "b_conv", "b", "lam", "b_out"}),
-    ("rg_lru", {"residual": True}, {"w"}, {"b", "lam", "gain"}),
+    ("rg_lru", {}, {"w"}, {"b", "lam", "gain"}),
     ("min_gru", {}, {"w_in", "w_out"}, set()),
     ("mamba", {}, {"w_in", "w_x", "w_delta", "w_out"}, {"conv", "b_conv", "b_delta", "a_log", "d"}),
     ("linear_attention", {}, {"w_in", "w_out"}, set()),

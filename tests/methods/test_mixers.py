@@ -33,7 +33,7 @@ def both(**settings: object) -> tuple[Settings, Settings]:
 
 SETTINGS = {
     "griffin": [both(), both(width=16, blocks=2, ring="paper", **FFN), both(**INPUT)],
-    "rg_lru": [both(), both(blocks=2, site="attention"), both(residual=True, ring="paper")],
+    "rg_lru": [both(), both(blocks=2, site="attention"), both(residual=False, ring="paper")],
     "min_gru": [both(), both(expansion=2, plain=True, **FFN), both(site="ffn", residual=False), both(**INPUT)],
     "mamba": [both(chunk=4), both(states=3, rank=2, **FFN), both(**INPUT)],
     "linear_attention": [
@@ -71,7 +71,9 @@ def test_equals_its_reference(id: str, parallel: bool) -> None:
 
 CROSSING: list[tuple[str, Settings, Settings]] = [
     *((id, *both(**CHUNK)) for id in ("griffin", "rg_lru", "min_gru")),
-    ("rg_lru", *both(residual=True, **CHUNK)),
+    ("rg_lru", *both(residual=False, **CHUNK)),
+    ("mamba", *both(**CHUNK)),
+    ("mamba2", *both(states=3, head_width=4, **CHUNK)),
     ("linear_attention", *both(norm="rms", **CHUNK)),
     ("linear_attention", {"norm": "none", "heads": 2} | CHUNK, {"norm": None, "heads": 2}),
     ("retention", *both(linspace=True, key_width=2, value_width=5, **CHUNK)),
@@ -112,6 +114,17 @@ def test_added_to_its_input_it_starts_as_the_baseline(id: str, site: str) -> Non
     other = model(50, 16, **sizes, temporal_mixing=mixer(id, site=site, residual=False))
     assert not torch.equal(logits(other), logits(built))
     assert other.layers[0].extension("temporal_mixing").starts_as is None
+
+
+@pytest.mark.parametrize("id", ["rg_lru", "cema"])
+def test_without_an_output_matrix_it_writes_in_attentions_place_as_much_as_one_would(id: str) -> None:
+    built = model(50, 64, depth=3, width=96, head_dim=24, ffn_dim=64, temporal_mixing=mixer(id, site="attention"))
+    u = torch.randn(4, 64, 96)
+    with torch.no_grad():
+        for block in built.layers:
+            by_matrix = torch.randn(96, 96) * block.layer.out_std
+            ours, theirs = (x.square().mean().sqrt() for x in (block.temporal_mixing(u, None), u @ by_matrix))
+            assert 0.9 < ours / theirs < 1.1
 
 
 # -- decoding -----------------------------------------------------------------------------------------------------------
@@ -174,7 +187,7 @@ def test_griffin_with_open_gates_is_a_bank_of_averages() -> None:
 
 
 def test_one_step_of_rg_lru_is_wr_7() -> None:
-    (ours,) = random_model(depth=1, temporal_mixing=mixer("rg_lru")).layers
+    (ours,) = random_model(depth=1, temporal_mixing=mixer("rg_lru", residual=False)).layers
     (theirs,) = random_model(depth=1, temporal_mixing=mixer("wr_7")).layers
     mine, other = ours.temporal_mixing.recurrence, theirs.temporal_mixing
     u = torch.randn(2, 6, 32, dtype=torch.float64)
@@ -231,7 +244,9 @@ def test_what_sums_of_products_are_called_elsewhere() -> None:
     own, u = block.temporal_mixing, torch.randn(2, 9, 32, dtype=torch.float64)
     values = torch.nn.functional.linear(u, own.w_a)
     q, k, v = (x.unsqueeze(2) for x in (own.mean(u, None), u, values))
-    torch.testing.assert_close(own.context(u, None), scalar_decay(q, k, v, None, chunk=4)[0].squeeze(2) / 32)
+    pairs = torch.einsum("btd,bsd->bts", q.squeeze(2), u).tril()  # every earlier token by name
+    torch.testing.assert_close(own.context(u, None), pairs @ values / 32)
+    torch.testing.assert_close(scalar_decay(q, k, v, None, chunk=4)[0].squeeze(2), pairs @ values)
     (block,) = random_model(depth=1, temporal_mixing=mixer("wr_mean")).layers
     ones = torch.ones(2, 8, 1, 1, dtype=torch.float64)
     sums, _ = scalar_decay(ones, ones, torch.cat([u[:, :-1, None], ones], dim=-1), None, chunk=4)

@@ -46,7 +46,7 @@ VARIANTS = {
     "token_shift_lora": [{"rank": 2, "sites": ("attention_input",)}],
     "smear": [{"dims": 3}],
     "griffin": [*PLACES, {"width": 16, "blocks": 2, "ring": "paper"}],
-    "rg_lru": [{"site": "attention", "blocks": 2}, {"residual": True}, {"every": 2}],
+    "rg_lru": [{"site": "attention", "blocks": 2}, {"residual": False}, {"every": 2}],
     "min_gru": [*PLACES, {"expansion": 2, "plain": True}, {"site": "ffn", "residual": False}],
     "mamba": [*PLACES, {"states": 3, "rank": 2}],
     "linear_attention": [*PLACES, {"norm": "rms"}, {"norm": None, "phi": "identity", "heads": 1}],

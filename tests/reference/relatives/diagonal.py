@@ -91,12 +91,12 @@ class Griffin(Mixer):
 
 
 class RgLru(Mixer):
-    """z = RMSNorm(h) without a gain, h the RG-LRU of u itself; the root counts at the first token too, as in wr_7.
+    """z = gain ⊙ RMSNorm(h), h the RG-LRU of u itself; the root counts at the first token too, as in wr_7.
 
-    `blocks`: None has dense gates D×D, else block-diagonal ones. `residual=True`: u + gain ⊙ z.
+    `blocks`: None has dense gates D×D, else block-diagonal ones. `residual`: u + z at the two inputs; without it no gain there.
     """
 
-    settings = {"site": "ffn", "residual": False, "every": None, "blocks": None, "ring": "code"}
+    settings = {"site": "ffn", "residual": True, "every": None, "blocks": None, "ring": "code"}
 
     def mix_shapes(self, layer):
         width, blocks = layer.width, self.blocks

@@ -6,7 +6,7 @@ from torch import Tensor
 from ..blocks import rms_norm
 from ..temporal import back
 from .host import Model, Shapes
-from .starts import zeros
+from .starts import full, zeros
 
 
 class Mixer(Model):
@@ -35,11 +35,16 @@ class Mixer(Model):
         raise NotImplementedError
 
     def last_norm(self, m: int, x: Tensor) -> Tensor:
-        """RMSNorm of a mixer that has no output matrix: where z is added it has a gain, which starts at 0."""
-        return rms_norm(x, self.eps, self.own(m)["gain"] if self.added() else None)
+        """RMSNorm of a mixer that has no output matrix; it has a gain where z is added, or written in attention's place."""
+        return rms_norm(x, self.eps, self.own(m).get("gain"))
 
     def last_gain(self, layer) -> dict[str, Tensor]:
-        return {"gain": zeros(layer.width)} if self.added() else {}
+        """From 0 where z is added; in attention's place from what W_O would make of a normed row: √D · std / √(2L)."""
+        if self.added():
+            return {"gain": zeros(layer.width)}
+        if self.site == "attention":
+            return {"gain": full(layer.init_std * (layer.width / (2 * layer.num_layers)) ** 0.5, layer.width)}
+        return {}
 
     def mix_shapes(self, layer) -> Shapes:
         raise NotImplementedError

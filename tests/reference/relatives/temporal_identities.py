@@ -231,7 +231,7 @@ def griffin_with_open_gates_is_a_bank_of_averages(given):
 
 def rg_lru_and_wr_7(ring: float) -> tuple[Tensor, Tensor]:
     """Both methods of the same u and parameters, with one Λ for all channels."""
-    u, model = some(BATCH, LENGTH, WIDTH), RgLru()
+    u, model = some(BATCH, LENGTH, WIDTH), RgLru(residual=False)
     own = {"w_r": 0.2 * some(WIDTH, WIDTH, seed=4), "w_i": some(WIDTH, WIDTH, seed=5)}
     own |= {"b_r": some(WIDTH, seed=6), "b_i": some(WIDTH, seed=7)}
     scalar = torch.tensor(ring, dtype=torch.float64)

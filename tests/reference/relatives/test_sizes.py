@@ -49,7 +49,7 @@ EACH = {  # the same in every layer
     "primer_dconv": ({}, 3 * (H + 2 * HKV) * W),
     "kv_shift": ({}, 2 * D * HKV),
     "griffin": ({"width": R}, 3 * D * R + 2 * R**2 // H + 10 * R + D),
-    "rg_lru": ({}, 2 * D**2 + 3 * D),
+    "rg_lru": ({}, 2 * D**2 + 4 * D),
     "min_gru": ({"expansion": 2}, 3 * 2 * D**2),
     "mamba": ({"rank": 2, "states": N}, 6 * D**2 + E * (2 + 2 * N + 2 + N + 7)),
     "linear_attention": ({}, 4 * D**2),
