@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -35,18 +36,19 @@ class Cema(Mixer):
         self.gain, self.eps = self.out_gain(layer), layer.norm_eps
 
     def mode(self) -> tuple[Tensor, Tensor, Tensor]:
-        """α, ln(1−αδ) and θ_k (D, N), in at least float32."""
-        alpha, delta = wide(self.alpha).sigmoid(), wide(self.delta).sigmoid()
+        """α, in at least float32, and ln(1−αδ) and θ_k (D, N), in float64: thousands of tokens multiply them."""
+        alpha, delta = self.alpha.double().sigmoid(), self.delta.double().sigmoid()
         count = torch.arange(1, alpha.size(1) + 1, device=alpha.device, dtype=alpha.dtype)
-        angle = wide(self.theta).sigmoid()[:, None] * (2 * math.pi / alpha.size(1)) * count
-        return alpha, torch.log1p(-alpha * delta), angle
+        angle = self.theta.double().sigmoid()[:, None] * (2 * math.pi / alpha.size(1)) * count
+        return alpha.to(wide(self.alpha).dtype), torch.log1p(-alpha * delta), angle
 
     def kernel(self, length: int) -> Tensor:
         """(T, D): what a token is worth l tokens later. l = i c + j, so that powers are made of two short tables."""
         alpha, log_decay, angle = self.mode()
         size = math.isqrt(length - 1) + 1
-        fine, coarse = powers(log_decay, angle, 0, size), powers(log_decay, angle, 0, -(-length // size), size)
         gamma = wide(self.gamma) * alpha
+        fine = powers(log_decay, angle, gamma.dtype, 0, size)
+        coarse = powers(log_decay, angle, gamma.dtype, 0, -(-length // size), size)
         real = gamma[0] * coarse[0] - gamma[1] * coarse[1]
         imaginary = gamma[0] * coarse[1] + gamma[1] * coarse[0]
         left, right = torch.cat([real, -imaginary], dim=-1), torch.cat([fine[0], fine[1]], dim=-1)
@@ -68,18 +70,19 @@ class Cema(Mixer):
         length, before = u.size(1), state.get(self, "state")  # (B, D, N, 2)
         size = math.isqrt(length - 1) + 1
         count = -(-length // size)
-        coarse, fine = powers(log_decay, angle, 0, count, size), powers(log_decay, angle, 0, size)
+        power = partial(powers, log_decay, angle, u.dtype)
+        coarse, fine = power(0, count, size), power(0, size)
         ages = F.pad(u.flip(1), (0, 0, 0, count * size - length)).unflatten(1, (count, size))  # 0 is the newest token
         near = [torch.einsum("bijd,jdn->bidn", ages, part) for part in fine]
         last = torch.stack([x.sum(1) * alpha for x in turned(near[0], near[1], *coarse)], dim=-1)
         if before is not None:
             h = before.unsqueeze(1).unbind(-1)
             gamma = wide(self.gamma)
-            read_by = turned(gamma[0], gamma[1], *powers(log_decay, angle, 1, count, size))  # γ q^{ic+1}
+            read_by = turned(gamma[0], gamma[1], *power(1, count, size))  # γ q^{ic+1}
             real, imaginary = turned(h[0], h[1], *read_by)
             read = torch.einsum("bidn,jdn->bijd", real, fine[0]) - torch.einsum("bidn,jdn->bijd", imaginary, fine[1])
             y = y + read.flatten(1, 2)[:, :length] / math.sqrt(alpha.size(1))
-            left = turned(h[0], h[1], *powers(log_decay, angle, length, 1))
+            left = turned(h[0], h[1], *power(length, 1))
             last = last + torch.stack(left, dim=-1).squeeze(1)
         state.set(self, "state", last)
         return y
@@ -93,11 +96,13 @@ class Cema(Mixer):
         return {"kept": (1 - alpha * delta).mean()} | self.gain_probe(self.gain)
 
 
-def powers(log_decay: Tensor, angle: Tensor, first: int, count: int, step: int = 1) -> tuple[Tensor, Tensor]:
-    """Real and imaginary part of q^l (count, D, N), l = first, first + step, …; q = e^{log_decay + i angle}."""
+def powers(
+    log_decay: Tensor, angle: Tensor, dtype: torch.dtype, first: int, count: int, step: int = 1
+) -> tuple[Tensor, Tensor]:
+    """Real and imaginary part of q^l (count, D, N) in `dtype`, l = first, first + step, …; q = e^{log_decay + i angle}."""
     age = first + step * torch.arange(count, device=angle.device, dtype=angle.dtype)[:, None, None]
-    size = torch.exp(age * log_decay)
-    return size * torch.cos(age * angle), size * torch.sin(age * angle)
+    size, turn = torch.exp(age * log_decay), age * angle
+    return (size * torch.cos(turn)).to(dtype), (size * torch.sin(turn)).to(dtype)
 
 
 def turned(real: Tensor, imaginary: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:

@@ -322,3 +322,14 @@ def test_the_average_of_a_long_prompt_needs_no_table_of_its_length() -> None:
         for _ in range(2):  # from nothing, and from what the first pass left
             module.carried(u, u, state)
     assert largest.numbers < length * width * modes / 4
+
+
+def test_slow_modes_turn_by_the_right_angle_after_thousands_of_tokens() -> None:
+    """In float32 the angle of token 8192 would be known to 0.003."""
+    built = model(50, 16, depth=1, width=32, head_dim=8, ffn_dim=24, temporal_mixing=mixer("cema", site="attention"))
+    (module,) = (m for m in built.modules() if hasattr(m, "carried"))
+    with torch.no_grad():
+        module.delta.sub_(14)  # they keep nearly all
+        single = module.kernel(8192)
+        exact = module.double().kernel(8192)
+    assert (single - exact).abs().max() < 2e-6 * exact.abs().max()
