@@ -23,6 +23,8 @@ from zoo.system.files import write_atomically
 PAGES = Path("docs", "results")  # beside RESULTS.md
 TABLES, ARCHIVE = "all-tables.md", "archive.md"
 EXPLAINED = {
+    "docs/questions.md": "[Questions](docs/questions.md): what the lab notes asked, and what these results say to it",
+    "docs/log.md": "[Log](docs/log.md): what was tried, by date, and what came of it",
     "docs/ladders.md": "[Ladders](docs/ladders.md): κ, the controls, and the words of its verdicts",
     "docs/statistics.md": "[Statistics](docs/statistics.md): intervals, and the words of a verdict at one size",
     "docs/methods/README.md": "[The methods](docs/methods/README.md#names): what `v1_…`, `wr_…` and the other names stand for",
