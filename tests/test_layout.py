@@ -96,7 +96,6 @@ TESTED_ELSEWHERE = {
     "zoo/data/tiktoken_model.py": "tests/data/test_tokenizer.py",
     "zoo/data/token_interface.py": "tests/data/test_tokenizer.py",
     "zoo/data/tokenizer_json.py": "tests/data/test_tokenizer.py",
-    "zoo/report/as_json.py": "tests/end_to_end/test_cli_ladder.py",
     "zoo/engines/attempt.py": "tests/engines/test_launcher.py",
     "zoo/engines/board.py": "tests/engines/test_launcher.py",
     "zoo/evaluation/corpus_task.py": "tests/evaluation/test_tasks.py",

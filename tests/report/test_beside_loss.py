@@ -9,6 +9,7 @@ import pytest
 from helpers.made_up_ladder import made_up_ladder
 from helpers.made_up_results import result
 
+from zoo.bench.step_costs import Ratio
 from zoo.bench.store import Result
 from zoo.report.beside_loss import beside_loss_table
 from zoo.report.cost_table import cost_table
@@ -52,9 +53,18 @@ def test_a_row_is_of_the_largest_size(report: Findings) -> None:
     row = rows[METHOD]
     assert row["parameters of the plain block"] == "790 k"
     assert row["accuracy (%)"].startswith("+2.00 ± 0.") and row["bits per byte"].startswith("-0.0100 ± 0.")
-    assert [row[name] for name in table.head[4:]] == ["1.10", "1.50", "1,280 / 1,024", "790 k"]
-    assert row["steps/s ×"] == "0.80"  # a step takes 1.25 times as long
+    assert [row[name] for name in table.head[4:]] == [
+        "1.10 (1.10 … 1.10)",
+        "1.50 (1.50 … 1.50)",
+        "1,280 / 1,024",
+        "790 k",
+    ]
+    assert row["steps/s ×"] == "0.80 (0.80 … 0.80)"  # a step takes 1.25 times as long
     assert [rows["v1_m3"][name] for name in table.head[3:-1]] == ["–"] * 4  # never measured
+
+
+def test_a_speed_has_the_interval_of_its_time() -> None:
+    assert Ratio(1.25, 1.0, 2.0).inverse == (0.8, 0.5, 1.0)
 
 
 def test_hosts_are_told_apart() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import random
 import re
 from pathlib import Path
 
 import pytest
+from helpers.made_up_ladder import made_up_ladder
 from helpers.made_up_results import result, study
 
 from zoo.bench.store import Result
@@ -24,6 +27,7 @@ from zoo.report.claim_outcomes import ClaimChecker, outcome_text
 from zoo.report.findings import Findings
 from zoo.slots import SLOTS
 from zoo.statistics.difference import from_bound
+from zoo.statistics.looks import Levels
 
 OURS = {found.id: found for found in find_methods() if found.distribution == "transformer-zoo"}
 IDS = set(OURS)
@@ -96,6 +100,46 @@ def test_what_an_interval_says_of_a_claim(relation: str, differences: list[float
     assert claim_outcomes.relation_status(relation, difference) == status
 
 
+def test_a_claim_is_judged_at_the_level_of_the_look() -> None:
+    """At an early look an interval of 95 % says more than the verdict may."""
+    difference = from_bound([4.30, 4.31, 4.29], 4.27)
+    assert claim_outcomes.relation_status("worse than", difference) == "holds"
+    assert claim_outcomes.relation_status("worse than", difference, levels=Levels(0.0014)) == "open"
+
+
+@pytest.mark.parametrize(
+    ("clause", "status"),
+    [("worse than baseline", "open"), ("better than baseline", "open"), ("about baseline", "not contradicted")],
+)
+def test_a_claim_on_the_plain_block_is_open_where_the_verdict_is(
+    monkeypatch: pytest.MonkeyPatch, clause: str, status: str
+) -> None:
+    """A difference beyond its own interval that is one of many questions."""
+    claim_on_every_card(monkeypatch, f"Checked as: {clause}.")
+    noise = random.Random(3)
+    names = ["baseline", *(f"m{i}" for i in range(30)), "m"]
+    runs = [result(name, s, 3.0 + 0.03 * (name == "m") + noise.gauss(0, 0.01)) for name in names for s in (1, 2, 3)]
+    (verdict,) = (c for c in Findings.of(runs).comparisons if c.method.id == "m")
+    assert verdict.verdict == "open" and verdict.difference.low > 0
+    assert outcomes("m", runs) == f"{clause}: **{status}**"
+
+
+def test_a_claim_on_a_ladder_follows_its_verdict() -> None:
+    """v3_m2 scatters so much that its ladder leaves it open; its card claims that it is better."""
+    made = made_up_ladder({"v3_m2": 0.5, **{f"v1_m{i}": 1.0 for i in range(1, 7)}})
+    noisy = [
+        dataclasses.replace(run, test_loss=run.test_loss + 0.4 * (run.seed - 2)) if run.name == "v3_m2" else run
+        for run in made.results
+        if run.test_loss is not None
+    ]
+    for results, verdict, status in ((made.results, "hurts", "contradicted"), (noisy, "open", "open")):
+        report = Findings.of(results, made.notes)
+        checker = ClaimChecker(report)
+        (row,) = (row for row in report.ladders[0].rows if row.label == "v3_m2")
+        found = [checker.outcomes(arm)[0] for arm in report.arms if arm.first.name == "v3_m2"]
+        assert row.verdict == verdict and {outcome[:3] for outcome in found} == {("better than", "baseline", status)}
+
+
 @pytest.mark.parametrize(
     "clause",
     ["nicer than baseline", "with other nicer than baseline", "gate ends near 1", "evaluation better than baseline"],
@@ -131,7 +175,7 @@ def test_a_claim_on_what_is_learned(monkeypatch: pytest.MonkeyPatch, clause: str
 @pytest.mark.parametrize(
     ("head", "clause", "status"),
     [
-        (" in the parallel host", "better than baseline", "not in the parallel host"),
+        (" in the parallel host", "better than baseline", "claimed of the parallel host only"),
         (" in the sequential host", "better than baseline", "holds"),
         ("", "better than baseline at n = 2", "holds"),
         ("", "better than baseline at n = 2 and norm = True", "holds"),

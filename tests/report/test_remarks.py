@@ -182,6 +182,15 @@ def test_it_is_said_what_kappa_rests_on() -> None:
     assert "corrected" not in trust(made_up_ladder({"v1_m4": 1.15}).findings.ladders)
 
 
+def test_it_is_said_which_rungs_kappa_data_is_of() -> None:
+    (ladder,) = made_up_ladder({"v1_m4": 1.15}).findings.ladders
+    small, *others = ladder.rungs
+    one = ladder._replace(rungs=(small._replace(data_slope=0.3), *others))
+    assert "κ_data is of rung 1 alone, where the plain block was run with other budgets" in trust([one])
+    whole = ladder._replace(rungs=tuple(rung._replace(data_slope=0.3) for rung in ladder.rungs))
+    assert "κ_data is of" not in trust([ladder]) + trust([whole])
+
+
 def test_a_method_that_hurts_at_a_lower_loss_is_said_to() -> None:
     made = made_up_ladder({"v1_m4": 1.1, "v1_m3": 0.8})
     # Four tenths more FLOPs per token than the plain block: 1.1 becomes 0.78.

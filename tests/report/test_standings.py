@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from helpers.made_up_ladder import made_up_ladder
 from helpers.made_up_results import result, study
 
 from zoo.report.findings import Findings
-from zoo.report.overview import answers, controls, names_text, overview_table, parts, trust
-from zoo.report.standings import standings
+from zoo.report.method_pages import method_pages
+from zoo.report.overview import (
+    MARKS,
+    answers,
+    control_text,
+    controls,
+    marks,
+    marks_text,
+    names_text,
+    overview_table,
+    parts,
+    trust,
+)
+from zoo.report.standings import UNKNOWN, Effect, standings
 
 KAPPAS = {"v1_m4": 1.15, "v1_m3": 1.0, "wr_1": 0.9}
 
@@ -92,3 +106,31 @@ def test_many_methods_are_cut_by_their_effect(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("zoo.report.overview.MOST_ROWS", 2)
     rows = [each for each in standings(made_up_ladder(KAPPAS).findings) if each.role == "method"]
     assert [cells[0] for cells in overview_table(rows).rows] == ["v1_m4", "wr_1"]
+
+
+def test_kappa_far_from_one_and_a_noise_of_its_own_are_marked() -> None:
+    """The formula of κ is of first order; an arm with wide runs has a wide interval of its own."""
+    made = made_up_ladder({"v3_m2": 0.1, **{f"v1_m{i}": 1.0 for i in range(1, 7)}})
+    scattered = [
+        dataclasses.replace(run, test_loss=run.test_loss + 0.1 * (run.seed - 2))
+        if run.name == "v1_m1" and run.test_loss is not None
+        else run
+        for run in made.results
+    ]
+    report = Findings.of(scattered, made.notes)
+    found = {each.name: marks(each) for each in standings(report)}
+    assert (found["v3_m2"], found["v1_m1"], found["v1_m2"], found["skip_scalar_0"]) == (" §", " ¶", "", "")
+    assert f"§ {MARKS['§']}. ¶ {MARKS['¶']}." == marks_text(standings(report))
+    pages = {page.name: page.parts[0].paragraphs[0] for page in method_pages(report, standings(report))}
+    assert pages["v3_m2"].endswith("5, 3, 3 seeds. κ this far from 1 has the right sign, not the right size.")
+    assert pages["v1_m1"].endswith("so its interval is of its own noise.") and "this far" not in pages["v1_m2"]
+
+
+def test_the_control_of_tokens_shows_what_is_expected_of_it() -> None:
+    """Its κ counts tokens that are charged to no one as compute saved: only κ_data is to be 1.10."""
+    rows = standings(made_up_ladder(KAPPAS).findings)
+    control = rows[-1]._replace(role="more tokens", verdict="helps", in_data=Effect(1.094, 1.019, 1.174))
+    cell = overview_table([control]).rows[0][1]
+    assert cell == "helps (control: κ_data = 1.10, measured 1.094, 95 % 1.019 … 1.174)"
+    assert control_text(control._replace(in_data=UNKNOWN)) == "control: κ_data = 1.10"
+    assert control_text(rows[0]) == ""

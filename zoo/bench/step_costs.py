@@ -23,6 +23,11 @@ class Ratio(NamedTuple):
     low: float
     high: float
 
+    @property
+    def inverse(self) -> Ratio:
+        """The other way round: of times, that of speeds."""
+        return Ratio(1 / self.value, 1 / self.high, 1 / self.low)
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepCost:

@@ -31,12 +31,12 @@ Older results, kept as they are. They no longer count: {why}. What counts is in 
 """
 ON_CLAIMS = """\
 - **±**: half of the 95 % interval of one question alone.
-- **does the claim hold?** A claim about the loss is judged by the 95 % interval of the difference to whatever it names, so
-  it may hold where the verdict, which allows for all questions of the suite, is *open*. *Holds*: the interval lies on the
-  claimed side, and the difference is at least the margin. *Contradicted*: it lies on the other side, or the 90 % interval
+- **does the claim hold?** A claim on the loss beside the plain block's is *open* where the verdict is. Else, and where it names
+  another method, the 95 % interval of the difference decides (under looks that of the look's level). *Holds*: the interval lies
+  on the claimed side, and the difference is at least the margin. *Contradicted*: it lies on the other side, or the 90 % interval
   lies within ± the margin. *Open*: neither. “About”, “no better than” and “no worse than” *hold* within ± the margin and
-  are *not contradicted* where the interval has zero in it. What leaks or did not train makes a claim *void*. A claim about
-  a learned value is judged by its mean over the seeds, layer by layer.
+  are *not contradicted* where neither is shown. What leaks or did not train makes a claim *void*. A claim about
+  a learned value is judged by its mean over the seeds, layer by layer. What was claimed of one host only is checked there alone.
 - **baseline** is the plain block, also of a method with more parameters. *The same*: no width of the FFN matches better
   than the plain block as it is.
 """

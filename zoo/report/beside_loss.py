@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from zoo.bench.step_costs import Ratio
 from zoo.report.cell_texts import change_text
 from zoo.report.findings import Findings
-from zoo.report.overview import UNKNOWN, shown, size_text
+from zoo.report.overview import UNKNOWN, shown, size_text, time_text
 from zoo.report.standings import AtSize, Standing
 from zoo.report.verdicts import Comparison
 from zoo.system.table import Table
@@ -17,8 +16,9 @@ TITLE = "Beside the loss"
 COLUMNS = (
     "At the largest size that each was run at. **Accuracy** (higher is better) and **bits per byte** (lower is better) are"
     " differences to the plain block on the validation split, ± half of the 95 % interval. **×** are ratios to the plain block's,"
-    " measured in turns with it: of steps/s, and so of samples/s, more is better; of the times of evaluating a batch and of"
-    " decoding a token, less. **State** is what decoding keeps per token, the method's / the plain block's."
+    " measured in turns with it, with 95 % intervals: of steps/s, and so of samples/s, more is better; of the times of"
+    " evaluating a batch and of decoding a token, less. **State** is what decoding keeps per token, the method's / the plain"
+    " block's."
 )
 
 
@@ -63,12 +63,8 @@ def _speeds(c: Comparison, at: AtSize) -> dict[str, str]:
     """How fast the method is beside the plain block; a dash for what was not measured."""
     cost = c.method.cost if c.method.cost and c.method.cost.plain == at.plain_arm else None
     return {
-        "steps/s ×": f"{1 / cost.time_ratio.value:.2f}" if cost else UNKNOWN,
-        "evaluation time ×": _times(cost.evaluation_ratio if cost else None),
-        "decoding time ×": _times(cost.decoding_ratio if cost else None),
+        "steps/s ×": time_text(cost.time_ratio.inverse if cost else None),
+        "evaluation time ×": time_text(cost.evaluation_ratio if cost else None),
+        "decoding time ×": time_text(cost.decoding_ratio if cost else None),
         "state bytes per token": f"{cost.state[0]:,.0f} / {cost.state[1]:,.0f}" if cost and cost.state else UNKNOWN,
     }
-
-
-def _times(ratio: Ratio | None) -> str:
-    return f"{ratio.value:.2f}" if ratio else UNKNOWN

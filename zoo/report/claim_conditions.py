@@ -9,7 +9,7 @@ from zoo.report.claims import Conditions
 def unmet(conditions: Conditions, arm: ArmResults, id: str) -> str:
     """Why a claim on a method, of this id, is not checked against its arm; empty where it is."""
     if conditions.host and arm.first.host != conditions.host:
-        return f"not in the {conditions.host} host"
+        return f"claimed of the {conditions.host} host only"
     settings = arm.first.settings
     for name, value in conditions.settings:
         bound = {key: text for key, text in settings.items() if key.endswith(f".{id}.{name}")}

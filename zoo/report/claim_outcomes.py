@@ -12,15 +12,19 @@ from zoo.report.claim_conditions import unmet
 from zoo.report.claims import Claim, ProbeClaim, claims, clauses
 from zoo.report.family_models import FamilyModel
 from zoo.report.findings import Findings
+from zoo.report.ladder_results import LadderFindings
 from zoo.report.margin import LEAST
 from zoo.report.trained import did_not_train, early_loss
+from zoo.report.verdict_words import OPEN
+from zoo.report.verdicts import SINGLE
 from zoo.statistics.difference import Difference, from_bound
+from zoo.statistics.looks import Levels
 
 ACCURACY_MARGIN = 0.001  # a tenth of a point: a smaller difference of accuracy makes nothing better or worse
 
 UNCHECKED = (
     "not measured",
-    "not in the ",
+    "claimed of the ",
     "too short",
     "too long",
     "void",
@@ -40,6 +44,17 @@ class Outcome(NamedTuple):
         return not self.status.startswith(UNCHECKED)
 
 
+class Judged(NamedTuple):
+    """How an arm's verdict against the plain block was made, which a claim on it must not go beyond."""
+
+    levels: Levels
+    is_open: bool
+    difference: Difference | None = None  # of a ladder, whose noise is not that of the models of single sizes
+
+
+NOT_JUDGED = Judged(SINGLE, is_open=False)
+
+
 class ClaimChecker:
     """Checks claims against the arms of one report, which it looks up by name."""
 
@@ -52,6 +67,13 @@ class ClaimChecker:
             if arm.first.match != "method":
                 self._arms[arm.id, arm.first.name] = arm  # "baseline", of itself
         self._margins = {c.method.id: c.margin for c in report.comparisons}
+        self._judged = {
+            c.method.id: Judged(c.levels, _is_open(c.verdict, c.difference))
+            for c in report.comparisons
+            if c.match == "none"
+        }
+        for ladder in report.ladders:
+            self._judged |= _judged_by(ladder)
         self._early_losses: dict[str, float] = {}
         self._models: dict[str, list[FamilyModel]] = {}  # plain arm → the models of its families
         for c in report.comparisons:
@@ -96,12 +118,18 @@ class ClaimChecker:
             return "holds" if claim.relation in ("worse than", "no better than") else "contradicted"
         if did_not_train(ours, early):
             return "void, as it did not train"
+        judged = self._judged.get(method.id, NOT_JUDGED)
+        of_plain = claim.quantity == "loss" and theirs.id == method.plain_arm
+        if of_plain and judged.is_open:
+            return undecided_status(claim.relation)
+        if of_plain and judged.difference:
+            return relation_status(claim.relation, judged.difference, margin, judged.levels)
         model = self._model(ours, theirs, early)
         if claim.quantity == "loss":
-            return relation_status(claim.relation, model.difference(ours, theirs), margin)
+            return relation_status(claim.relation, model.difference(ours, theirs), margin, judged.levels)
         accuracy = model.difference(ours, theirs, "accuracy")
         errors = replace(accuracy, mean=-accuracy.mean)  # less is better, as of a loss
-        return relation_status(claim.relation, errors, ACCURACY_MARGIN)
+        return relation_status(claim.relation, errors, ACCURACY_MARGIN, judged.levels)
 
     def _early(self, plain_arm: str) -> float:
         """The loss of a plain block at a tenth of its tokens."""
@@ -119,6 +147,28 @@ class ClaimChecker:
                 return model
         apart = [arm for model in models if ours in model or theirs in model for arm in model.arms]
         return FamilyModel([*apart, ours, theirs], split, early)
+
+
+def _judged_by(ladder: LadderFindings) -> dict[str, Judged]:
+    """How a ladder judged its arms, by the arm at each rung."""
+    judged = {}
+    for row in ladder.rows:
+        at = {each.rung: each for each in row.rungs}
+        for rung in ladder.rungs:
+            if row.label in rung.arms and rung.number in at:
+                n, (mean, error, degrees) = at[rung.number].n, at[rung.number].difference
+                difference = Difference(
+                    n=n, n_other=len(rung.plain.losses(rung.split)), mean=mean, error=error, degrees=degrees
+                )
+                judged[rung.arms[row.label].noted.arm] = Judged(
+                    row.levels, _is_open(row.verdict, difference), difference
+                )
+    return judged
+
+
+def _is_open(verdict: str, difference: Difference) -> bool:
+    """Whether a verdict is open for want of a clear difference, rather than for want of seeds."""
+    return verdict == OPEN and difference.known
 
 
 def _owner(name: str, claim: Claim | ProbeClaim) -> str:
@@ -152,12 +202,16 @@ def outcome_text(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def relation_status(relation: str, difference: Difference, margin: float = 0.0) -> str:
-    """Whether a difference bears a claim out; one that is smaller than the margin makes nothing better or worse."""
+def relation_status(relation: str, difference: Difference, margin: float = 0.0, levels: Levels = SINGLE) -> str:
+    """Whether a difference bears a claim out, at the levels of the verdict on the method.
+
+    A difference that is smaller than the margin makes nothing better or worse.
+    """
     if not difference.known:
         return "open"
-    side = -1 if difference.high < 0 else 1 if difference.low > 0 else 0  # below zero: better
-    equal, matters = difference.within(margin), side != 0 and abs(difference.mean) >= margin
+    low, high = difference.interval(1 - levels.different)
+    side = -1 if high < 0 else 1 if low > 0 else 0  # below zero: better
+    equal, matters = difference.within(margin, levels.same), side != 0 and abs(difference.mean) >= margin
     if relation == "about":
         return "holds" if equal else "contradicted" if matters else "not contradicted"
     claimed_side = -1 if relation in ("better than", "no worse than", "below") else 1
@@ -168,6 +222,11 @@ def relation_status(relation: str, difference: Difference, margin: float = 0.0) 
     if equal or side == -claimed_side:
         return "contradicted"
     return "holds" if matters else "open"
+
+
+def undecided_status(relation: str) -> str:
+    """What an open verdict says of a claim on the method and the plain block."""
+    return "open" if relation in ("better than", "worse than") else "not contradicted"
 
 
 def divergence_status(method: ArmResults) -> str:

@@ -27,7 +27,8 @@ def conditions(report: Findings) -> str:
     texts = sorted({corpus(run) for run in runs})
     return (
         f"{_counts(report)}; plain models of"
-        f" {_list({run.parameters for run in plain})} parameters, trained on {_list({run.budget for run in plain})} tokens"
+        f" {_list({run.parameters for run in plain})} parameters with embeddings, trained on"
+        f" {_list({run.budget for run in plain})} tokens"
         f" of {' and '.join(texts[:MOST])}; unigram entropy of the validation split"
         f" {', '.join(map(str, entropy[:MOST]))} nats per token{ran_on}."
     )

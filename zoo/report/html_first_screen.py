@@ -12,11 +12,11 @@ from zoo.catalogue.families import families
 from zoo.plugins.finder import find_methods
 from zoo.report.cell_texts import number_text
 from zoo.report.charts import ticks
-from zoo.report.ladder_tables import ROLES
 from zoo.report.overview import (
     MARKS,
     UNKNOWN,
     answers,
+    control_text,
     effect_text,
     flops_text,
     marks,
@@ -158,7 +158,7 @@ def _row(row: Row, scale: Scale, links: Mapping[str, str], optimizers: bool) -> 
     name = f'<a href="{html.escape(link)}">{text(standing.name)}</a>' if link else text(standing.name)
     meaning = meanings(standing.ladder).get(word, "")
     control = ' class="control"' if standing.role != "method" else ""
-    name += f"<small> {text(ROLES.get(standing.role, standing.role))}</small>" if control else ""
+    name += f"<small> {text(control_text(standing))}</small>" if control else ""
     data = {"verdict": word, "host": standing.host, "family": family(standing.name), "size": row.size}
     attributes = "".join(f' data-{key}="{text(value)}"' for key, value in data.items())
     hidden = " hidden" if row.size else ""

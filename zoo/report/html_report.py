@@ -12,6 +12,7 @@ from importlib import resources
 from zoo.report.beside_loss import COLUMNS, beside_loss_table
 from zoo.report.chart_svg import chart_svg
 from zoo.report.conditions import conditions
+from zoo.report.corrected import corrected_text
 from zoo.report.findings import Findings
 from zoo.report.html_first_screen import first_screen, text
 from zoo.report.legend import BASIS, legend
@@ -38,7 +39,7 @@ def html_pieces(report: Findings) -> Iterator[str]:
     links = {page.name: f"#{anchor(page)}" for page in pages}
     style, script = _file("page.css"), _file("page.js")
     yield f'{_head(style, script)}<body><div class="overview"><h1 id="top">{TITLE}</h1>'
-    yield first_screen(rows, links, (*remarks(report), trust(report.ladders)))
+    yield first_screen(rows, links, (*remarks(report), f"{trust(report.ladders)} {corrected_text(report)}".rstrip()))
     yield _beside_loss(beside_loss_table(report, rows, links))
     for sentence in filter(None, (conditions(report), redefined_text(report.redefined))):
         yield f"<p>{text(sentence)}</p>"

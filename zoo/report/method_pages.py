@@ -18,10 +18,14 @@ from zoo.report.method_charts import curve_chart, kappa_chart, learned_charts, r
 from zoo.report.method_evidence import MethodEvidence, curves, method_evidence
 from zoo.report.overview import (
     AT_EDGE,
+    FAR,
     FEWER_RATES,
+    MARKS,
+    OWN_NOISE,
     UNKNOWN,
     effect_text,
     flops_text,
+    marks,
     seeds_text as seeds_of_sizes,
     several_optimizers,
     size_text,
@@ -97,7 +101,15 @@ def _sentence(standing: Standing) -> str:
     values += [f"κ_time: {effect_text(standing.in_time, True)}"] if standing.ladder else []
     sizes = f"plain blocks of {sizes_text(standing.sizes)} parameters, {seeds_of_sizes(standing.sizes)} seeds"
     words = f"{meaning}; {flops_text(standing)}" if standing.by_its_flops else meaning
-    return f"{standing.verdict}: {words}. {'; '.join(values)} (95 % intervals in brackets); {sizes}."
+    return (
+        f"{standing.verdict}: {words}. {'; '.join(values)} (95 % intervals in brackets); {sizes}.{_caveats(standing)}"
+    )
+
+
+def _caveats(standing: Standing) -> str:
+    """What to know of κ beside its interval."""
+    said = [MARKS[mark] for mark in (FAR, OWN_NOISE) if mark in marks(standing)]
+    return "".join(f" {each[0].upper() if each[0].isascii() else each[0]}{each[1:]}." for each in said)
 
 
 def _size_table(evidence: MethodEvidence, standing: Standing) -> Table:

@@ -18,10 +18,12 @@ from zoo.system.table import Table
 MOST_ROWS = 400  # of the first table: more are in the tables of the verdicts
 MOST_NAMES = 12  # after a word
 UNKNOWN = "–"
-AT_EDGE, FEWER_RATES = "†", "‡"
+AT_EDGE, FEWER_RATES, FAR, OWN_NOISE = "†", "‡", "§", "¶"
 MARKS = {
     AT_EDGE: "at some size its best learning rate is the lowest or highest of those tried: one beyond may be better",
     FEWER_RATES: "at some size fewer learning rates were tried for it than for the plain block",
+    FAR: "κ this far from 1 has the right sign, not the right size",
+    OWN_NOISE: "its runs scatter far more than those of the others, so its interval is of its own noise",
 }
 WHOLE_STEPS = 0.005  # of ln κ: a whole number of steps is not quite 10 % more tokens
 
@@ -108,9 +110,17 @@ def place_text(standing: Standing, optimizers: bool) -> str:
 def verdict_text(standing: Standing) -> str:
     """The verdict with its marks; of a control, with what it is; of what hurts by its FLOPs alone, that."""
     marked = f"{standing.verdict}{marks(standing)}"
-    if standing.role != "method":
-        return f"{marked} ({ROLES[standing.role]})"
-    return f"{marked} ({flops_text(standing)})" if standing.by_its_flops else marked
+    beside = control_text(standing) or (flops_text(standing) if standing.by_its_flops else "")
+    return f"{marked} ({beside})" if beside else marked
+
+
+def control_text(standing: Standing) -> str:
+    """What a control is, and where κ_data is what is expected of it, what that came to; empty for a method."""
+    if standing.role == "method":
+        return ""
+    value, low, high = standing.in_data
+    is_data = standing.role == "more tokens" and not math.isnan(value)
+    return ROLES[standing.role] + (f", measured {value:.3f}, 95 % {low:.3f} … {high:.3f}" if is_data else "")
 
 
 def flops_text(standing: Standing) -> str:
@@ -120,7 +130,8 @@ def flops_text(standing: Standing) -> str:
 
 def marks(standing: Standing) -> str:
     """The marks of a row, whose meanings MARKS has."""
-    signs = (AT_EDGE if standing.at_edge else "") + (FEWER_RATES if standing.fewer_rates else "")
+    applies = (standing.at_edge, standing.fewer_rates, standing.far, standing.own_noise)
+    signs = "".join(mark for mark, does in zip(MARKS, applies, strict=True) if does)
     return f" {signs}" if signs else ""
 
 
@@ -255,6 +266,10 @@ def _basis(ladder: LadderFindings) -> list[str]:
         )
     else:
         sentences.append(f"Every κ rests on a quadratic through the plain block's losses at {len(rungs)} sizes.")
+    budgets = [str(rung.number) for rung in rungs if not math.isnan(rung.data_slope)]
+    if budgets and len(budgets) < len(rungs):
+        which = f"rung{'s' if len(budgets) > 1 else ''} {' and '.join(budgets)}"
+        sentences.append(f"κ_data is of {which} alone, where the plain block was run with other budgets of tokens.")
     if methods > 1:
         sentences.append(f"No verdict is corrected for {methods} methods having been asked about.")
     return sentences

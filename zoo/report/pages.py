@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from zoo.report.beside_loss import COLUMNS, beside_loss_table
 from zoo.report.conditions import conditions
+from zoo.report.corrected import corrected_text
 from zoo.report.findings import Findings
 from zoo.report.legend import introduction
 from zoo.report.markdown_pages import FIGURES, first_screen
@@ -35,7 +36,7 @@ def markdown_pieces(report: Findings, figures: Iterable[str], left_out: str) -> 
     lines += [f"{known}\n"] if (known := marks_text(rows)) else []
     if beside := beside_loss_table(report, rows):
         lines += [beside.markdown(), COLUMNS, ""]
-    lines += [trust(report.ladders), ""]
+    lines += [f"{trust(report.ladders)} {foreign_text.markdown(corrected_text(report))}".rstrip(), ""]
     lines += [controls_table(ladder).markdown() for ladder in report.ladders]
     lines += [foreign_text.markdown(conditions(report)), "", introduction(report), ""]
     lines += [foreign_text.markdown(redefined_text(report.redefined)), ""] if report.redefined else []

@@ -23,6 +23,8 @@ from zoo.system.files import write_atomically
 PAGES = Path("docs", "results")  # beside RESULTS.md
 TABLES, ARCHIVE = "all-tables.md", "archive.md"
 EXPLAINED = {
+    "docs/questions.md": "[Questions](docs/questions.md): what the lab notes asked, and what these results say to it",
+    "docs/log.md": "[Log](docs/log.md): what was tried, by date, and what came of it",
     "docs/ladders.md": "[Ladders](docs/ladders.md): κ, the controls, and the words of its verdicts",
     "docs/statistics.md": "[Statistics](docs/statistics.md): intervals, and the words of a verdict at one size",
     "docs/methods/README.md": "[The methods](docs/methods/README.md#names): what `v1_…`, `wr_…` and the other names stand for",
@@ -75,9 +77,10 @@ def result_files(
     links = {page.name: f"{PAGES.as_posix()}/{page.slug}.md" for page in pages}
     drawn = _overview(rows, "overview")
     more, files = [], dict[Path, str]()
+    long_tables = (PAGES / TABLES).as_posix()
     back = os.path.relpath(name, PAGES)
     if report:
-        more.append(f"[All tables]({PAGES.as_posix()}/{TABLES}): every arm, rung, comparison and cost, with a legend")
+        more.append(f"[All tables]({long_tables}): every arm, rung, comparison and cost, with a legend")
         files[PAGES / TABLES] = _all_tables(report, back)
         files |= _method_files(pages, back, cards)
     if archive:
@@ -88,7 +91,8 @@ def result_files(
         files |= {PAGES / FIGURES / each: text for each, text in drawn_archive.items()}
     files |= {PAGES / FIGURES / each: text for each, text in drawn.items()}
     figures = [(PAGES / FIGURES / each).as_posix() for each in drawn]
-    files[Path(name)] = f"{MARK}\n{results_page(report, rows, figures, links, [*more, *explained, WRITTEN])}"
+    further = [*more, *explained, WRITTEN]
+    files[Path(name)] = f"{MARK}\n{results_page(report, rows, figures, links, further, long_tables)}"
     return files
 
 

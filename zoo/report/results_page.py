@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from zoo.report.beside_loss import COLUMNS as COLUMNS_BESIDE, beside_loss_table
 from zoo.report.claim_outcomes import ClaimChecker
 from zoo.report.conditions import conditions
+from zoo.report.corrected import corrected_markdown
 from zoo.report.findings import Findings
 from zoo.report.markdown_pages import first_screen
 from zoo.report.overview import controls_table, marks_text, trust
@@ -43,8 +44,12 @@ def results_page(
     figures: Sequence[str],
     links: Mapping[str, str],
     more: Sequence[str],
+    tables: str = "",
 ) -> str:
-    """The whole page. `figures` are the overview's, `links` lead from methods to their pages, `more` to other pages."""
+    """The whole page. `figures` are the overview's, `links` lead from methods to their pages, `more` to other pages.
+
+    `tables` is the path of the page with the long tables.
+    """
     further = ["## More", "", *(f"- {each}" for each in more), ""]
     if report is None:
         return "\n".join([HEAD, NOTHING, "", *further])
@@ -53,7 +58,7 @@ def results_page(
     lines += [" ".join([*(COLUMNS[unit] for unit in units), COST, marks_text(rows)]).rstrip(), ""]
     if beside := beside_loss_table(report, rows, links):
         lines += [beside.markdown(), COLUMNS_BESIDE, ""]
-    lines += ["## How sure", "", trust(report.ladders), ""]
+    lines += ["## How sure", "", f"{trust(report.ladders)} {corrected_markdown(report, tables)}".rstrip(), ""]
     lines += [controls_table(ladder).markdown(level=3) for ladder in report.ladders]
     lines += [*_sentences(report), "## At what size", "", markdown(conditions(report)), ""]
     return "\n".join([*lines, *further])

@@ -88,6 +88,8 @@ class Standing(NamedTuple):
     in_time: Effect  # κ_time
     sizes: tuple[AtSize, ...]  # the smallest first
     cost: Cost
+    in_data: Effect = UNKNOWN  # κ_data
+    own_noise: bool = False  # of a ladder: whether its runs scatter more than those of the others, at some rung
 
     @property
     def word(self) -> str:
@@ -98,6 +100,11 @@ class Standing(NamedTuple):
     def by_its_flops(self) -> bool:
         """Whether it hurts although its loss is lower than the plain block's at every size: its FLOPs outweigh that."""
         return self.ladder and self.word == HURTS and all(at.difference < 0 for at in self.sizes)
+
+    @property
+    def far(self) -> bool:
+        """Whether κ is beyond e or below 1/e: a difference that is not small beside an e-fold of compute."""
+        return self.ladder and not 1 / math.e <= self.effect.value <= math.e and not math.isnan(self.effect.value)
 
     @property
     def at_edge(self) -> bool:
@@ -152,6 +159,8 @@ def _of_ladder(ladder: LadderFindings, by_arm: Mapping[str, ArmResults]) -> Iter
             in_time=_multiplier(row.time.log) if row.time else UNKNOWN,
             sizes=tuple(_at_rung(ladder, row, rung, at.get(rung.number), by_arm) for rung in present),
             cost=_ladder_cost(row, present[-1], by_arm),
+            in_data=_multiplier(row.data.log) if row.data else UNKNOWN,
+            own_noise=any(row.label in rung.own_noise for rung in present),
         )
 
 

@@ -1,0 +1,73 @@
+"""Which verdicts of ladders stand as well where they are corrected for all methods of their size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from zoo.report.cell_texts import p_value_text
+from zoo.report.findings import Findings
+from zoo.report.standings import Standing, standings
+from zoo.report.verdict_words import BETTER, FADES, HELPS, HURTS, NOT_IN_TIME, WORSE
+from zoo.report.verdicts import Comparison
+from zoo.system.foreign_text import markdown
+from zoo.system.table import counted
+
+GAINS = (HELPS, NOT_IN_TIME, FADES)  # the words for a loss that the plain block needs more compute for
+DUNNETT = "p (Dunnett)"  # the column of the long tables
+
+
+class Corrected(NamedTuple):
+    """A decided verdict of a ladder beside the same question among all methods of its size."""
+
+    standing: Standing
+    stands: bool  # at one of its sizes, at least
+    p: float  # Dunnett's, at the size where that is smallest
+    level: float  # that p must be below there
+
+    @property
+    def text(self) -> str:
+        """The method with its p."""
+        return f"{self.standing.name} ({p_value_text(self.p)})"
+
+
+def corrected(report: Findings) -> list[Corrected]:
+    """Every method of a ladder that helps or hurts and whose loss was compared with the plain block's at some size."""
+    compared = {c.method.id: c for c in report.comparisons if c.match == "none" and c.difference.known}
+    rows = []
+    for each in standings(report):
+        if each.ladder and each.role == "method" and each.word in (*GAINS, HURTS):
+            rows += _corrected(each, compared)
+    return rows
+
+
+def _corrected(standing: Standing, compared: Mapping[str, Comparison]) -> list[Corrected]:
+    at_sizes = [compared[at.arm] for at in standing.sizes if at.arm in compared]
+    if not at_sizes:
+        return []
+    word = WORSE if standing.word == HURTS else BETTER
+    best = min(at_sizes, key=lambda c: c.p_adjusted)
+    return [Corrected(standing, any(c.verdict == word for c in at_sizes), best.p_adjusted, best.levels.different)]
+
+
+def corrected_text(report: Findings) -> str:
+    """How many decided verdicts of ladders stand where they are corrected, and which do not; empty without any."""
+    rows = corrected(report)
+    if not rows:
+        return ""
+    stand = [each for each in rows if each.stands]
+    levels = " and ".join(f"{level:.2g}" for level in sorted({each.level for each in rows}))
+    said = (
+        f"Corrected for all methods of their size ({DUNNETT} of the loss; level {levels}), {len(stand) or 'none'} of"
+        f" {counted(len(rows), 'decided verdict')} {'stand' if len(stand) > 1 else 'stands'} at any size"
+    )
+    return f"{said}{_named(': ', stand)}{_named('; not so: ', [each for each in rows if not each.stands])}."
+
+
+def corrected_markdown(report: Findings, tables: str) -> str:
+    """The same in Markdown, with a link to the page of the long tables."""
+    return markdown(corrected_text(report)).replace(DUNNETT, f"[{DUNNETT}]({tables})", 1)
+
+
+def _named(before: str, rows: Sequence[Corrected]) -> str:
+    return before + ", ".join(each.text for each in rows) if rows else ""
