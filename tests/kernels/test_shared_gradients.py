@@ -73,3 +73,14 @@ def test_nothing_is_shared_without_gradients() -> None:
         (x,) = share_gradients(randn(2, 3, 4))
     assert gathered_for(x) is None
     assert gradcheck(lambda x: read(*share_gradients(x), times=1), (randn(2, 3, 4),))
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_may_read_what_another_one_made(name: str) -> None:
+    """Such a tensor is not shared, whatever the function that made it keeps for its own backward."""
+    x = randn(2, 3, 4)
+    made, _ = softmax_sum(randn(4), [x, OTHER], 1e-5)
+    apart = made.clone()
+    assert gathered_for(made) is None
+    grads = [torch.autograd.grad((READERS[name](each) ** 2).sum(), x, retain_graph=True)[0] for each in (made, apart)]
+    torch.testing.assert_close(*grads)

@@ -79,7 +79,8 @@ def share_gradients(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 def gathered_for(x: Tensor) -> Gathered | None:
     """Where the gradient of x is gathered, under the number x.output_nr; None: x is not shared."""
-    return getattr(x.grad_fn, "gathered", None)
+    place = getattr(x.grad_fn, "gathered", None)
+    return place if isinstance(place, Gathered) else None  # another function may have something of this name
 
 
 class Place:

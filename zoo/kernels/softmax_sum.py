@@ -23,7 +23,7 @@ class _SoftmaxSum(torch.autograd.Function):
         scales, logits = _logits(w, eps, tensors)
         shares = torch.softmax(logits, dim=0)
         ctx.save_for_backward(w, scales, logits, shares, *tensors)
-        ctx.gathered = [gathered_for(t) if t.output_nr == 0 else None for t in tensors]
+        ctx.places = [gathered_for(t) if t.output_nr == 0 else None for t in tensors]
         ctx.mark_non_differentiable(shares)
         total = (tensors[0] * shares[0]).to(functools.reduce(torch.promote_types, [t.dtype for t in tensors]))
         for share, tensor in zip(shares[1:].unbind(), tensors[1:], strict=True):
@@ -44,7 +44,7 @@ class _SoftmaxSum(torch.autograd.Function):
             room.addcmul_(tensor, a)
         d_w = room.flatten(0, -2).sum(dim=0)
         parts = [_Part(grad, w, *numbers) for numbers in zip(shares, of_w, of_t, strict=True)]
-        each = zip(tensors, parts, ctx.gathered, ctx.needs_input_grad[2:], strict=True)
+        each = zip(tensors, parts, ctx.places, ctx.needs_input_grad[2:], strict=True)
         return d_w.to(w.dtype), None, *(_put(t, part, gathered) if need else None for t, part, gathered, need in each)
 
 
