@@ -101,3 +101,17 @@ def test_points_of_one_run_are_not_resampled_apart() -> None:
     wide = np.std(resampled_losses(together, 1.5e6, 3e7, of_mean=100, resamples=200))
     narrow = np.std(resampled_losses(apart, 1.5e6, 3e7, of_mean=100, resamples=200))
     assert wide > 1.5 * narrow
+
+
+def test_of_two_sizes_rounding_decides_nothing() -> None:
+    """Any α goes with some E there: the expected one is taken, and the prediction is as wide as what is not known."""
+    two = [run for run in runs() if run.size in sorted({run.size for run in runs()})[:2]]
+    sizes, tokens, losses = columns(two)
+    law, nudged = fit_law(sizes, tokens, losses), fit_law(sizes, tokens, losses * (1 + 1e-12 * np.cos(losses * 1e6)))
+    np.testing.assert_allclose(nudged.exponents, law.exponents, rtol=1e-6)
+    assert law.exponents[0, 0] == pytest.approx(0.2, rel=0.01)
+    largest = max(run.size for run in two)
+    sample = resampled_losses(two, 30 * largest, 600 * largest, 1, resamples=400)
+    alone = [fit_law(sizes, tokens, losses, expected=np.log([[alpha, law.exponents[0, 1]]])) for alpha in (0.1, 0.4)]
+    low, high = np.quantile(sample, [0.025, 0.975])
+    assert all(low < each.loss(30 * largest, 600 * largest)[0] < high for each in alone)

@@ -16,6 +16,8 @@ SHRINK = 0.45  # how much closer the next exponents lie
 PASSES = 4  # of weighted least squares at every pair of exponents
 RESAMPLES = 4_000
 AT_ONCE = 400  # resamples in memory
+TIE = 1e-3  # by which share the cost grows where ln α or ln β is 1 off the expected: it decides only where runs do not
+LEAST = 1e-24  # a cost below this is rounding
 SUPPORTS = [list(each) for n in (3, 2, 1) for each in itertools.combinations(range(3), n)]
 
 
@@ -56,17 +58,25 @@ class LossLaw(NamedTuple):
         return (self.terms * powers).sum(axis=1)
 
 
-def fit_law(sizes: Sequence[float], tokens: Sequence[float], losses: Array, search: Search = EVERYWHERE) -> LossLaw:
+def fit_law(
+    sizes: Sequence[float],
+    tokens: Sequence[float],
+    losses: Array,
+    search: Search = EVERYWHERE,
+    expected: Array | None = None,
+) -> LossLaw:
     """The law with the least Huber cost of log residuals; `losses` is (samples, points), each sample fitted alone.
 
     Variable projection: for given α and β the rest is linear, and non-negative least squares solves it; α and β come from
-    a grid that closes in on the best.
+    a grid that closes in on the best. Runs of two sizes leave α open, as any E goes with one: of what fits equally well the
+    nearest to `expected`, ln α and ln β of each sample (samples, 2), is taken, or to the centre of the search.
     """
     n, d = np.asarray(sizes, float), np.asarray(tokens, float)
     scales = float(np.exp(np.log(n).mean())), float(np.exp(np.log(d).mean()))
     logs = np.log(n / scales[0]), np.log(d / scales[1])
     samples = np.arange(len(losses))
     centre = np.tile(np.asarray(search.centre), (len(losses), 1))
+    expected = centre if expected is None else expected
     best = LossLaw(np.zeros((len(losses), 3)), np.exp(centre), scales, np.full(len(losses), np.inf))
     for zoom in range(search.zooms):
         steps = np.linspace(-1, 1, search.grid) * search.reach * SHRINK**zoom
@@ -74,21 +84,28 @@ def fit_law(sizes: Sequence[float], tokens: Sequence[float], losses: Array, sear
         exponents = np.exp(np.clip(centre[:, None] + offsets, *np.log(EXPONENTS)))  # (samples, tries, 2)
         tries = len(offsets)
         terms, cost = _at(exponents.reshape(-1, 2), logs, np.repeat(losses, tries, axis=0))
-        choice = cost.reshape(-1, tries).argmin(axis=1)
+        choice = _in_all(cost.reshape(-1, tries), exponents, expected).argmin(axis=1)
         law = LossLaw(
             terms.reshape(-1, tries, 3)[samples, choice],
             exponents[samples, choice],
             scales,
             cost.reshape(-1, tries)[samples, choice],
         )
-        best = _better(best, law)
+        best = _better(best, law, expected)
         centre = np.log(best.exponents)
     return best
 
 
-def _better(one: LossLaw, other: LossLaw) -> LossLaw:
+def _in_all(cost: Array, exponents: Array, expected: Array) -> Array:
+    """Costs (samples, tries), and a little for unexpected exponents (samples, tries, 2)."""
+    far = ((np.log(exponents) - expected[:, None]) ** 2).sum(axis=2)
+    return np.maximum(cost, LEAST) * (1 + TIE * far)
+
+
+def _better(one: LossLaw, other: LossLaw, expected: Array) -> LossLaw:
     """The better of two laws, sample by sample."""
-    wins = other.cost < one.cost
+    costs = [_in_all(law.cost[:, None], law.exponents[:, None], expected)[:, 0] for law in (one, other)]
+    wins = costs[1] < costs[0]
     return one._replace(
         terms=np.where(wins[:, None], other.terms, one.terms),
         exponents=np.where(wins[:, None], other.exponents, one.exponents),
@@ -166,14 +183,16 @@ def resampled_losses(
     law = fit_law(sizes, given, losses)
     fitted = np.array([law.loss(n, d)[0] for n, d in zip(sizes, given, strict=True)])
     residuals = _by_run(runs, np.log(losses[0] / fitted))
-    alpha, beta = np.log(law.exponents[0])
-    near = Search((float(alpha), float(beta)), reach=1.0, grid=5, zooms=5)
+    centre = np.log(law.exponents[0])
+    near = Search((float(centre[0]), float(centre[1])), reach=1.0, grid=5, zooms=5)
     generator = np.random.default_rng(seed)
     sample = []
     for first in range(0, resamples, AT_ONCE):
         count = min(AT_ONCE, resamples - first)
         drawn = np.concatenate([_drawn(generator, residuals, each, count) for each in residuals], axis=1)
-        again = fit_law(sizes, given, fitted * np.exp(drawn), near)
+        # An exponent that the runs leave open is anything in reach: the sample is as wide as what is not known.
+        expected = centre + generator.uniform(-near.reach, near.reach, (count, 2))
+        again = fit_law(sizes, given, fitted * np.exp(drawn), near, expected)
         noise = np.mean([_drawn(generator, residuals, None, count)[:, -1] for _ in range(of_mean)], axis=0)
         sample.append(again.loss(size, tokens) * np.exp(noise))
     return np.concatenate(sample)
