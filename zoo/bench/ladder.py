@@ -28,6 +28,8 @@ class Ladder:
     budgets (above 0, three with 1): the multiples of a rung's tokens that the plain block is also trained for, which tell what
         tokens are worth at a fixed size.
     most_rows (at least 1): the largest number of rows in a batch; a larger batch is accumulated. None: any.
+    most_epochs (above 0): how many times a run may read the corpus: from about 4 times on, what is read again counts for
+        clearly less than new text. A ladder whose longest run would read it more often is refused before anything is run.
     gain: a method whose gain is known: the ladder must find it.
     harm: a method that is known to do harm: the ladder must find that too.
     margin (above 0): the part of the compute that is too little to matter: 0.02 for κ from 1/1.02 to 1.02.
@@ -40,6 +42,7 @@ class Ladder:
     looks: tuple[int, ...] = ()
     budgets: tuple[float, ...] = (0.5, 1.0, 2.0)
     most_rows: int | None = None
+    most_epochs: float = 4.0
     gain: str = ""
     harm: str = ""
     margin: float = 0.02
@@ -57,6 +60,8 @@ class Ladder:
             )
         if self.most_rows is not None and self.most_rows < 1:
             raise ConfigError(f"ladder.most_rows = {self.most_rows} must be at least 1")
+        if not self.most_epochs > 0:
+            raise ConfigError(f"ladder.most_epochs = {self.most_epochs:g} must be above 0")
         for control in ("gain", "harm"):
             if not getattr(self, control):
                 raise ConfigError(

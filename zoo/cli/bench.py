@@ -35,7 +35,8 @@ examples:
   zoo-bench --methods 'METHOD(n=2),METHOD(n=6)'         one method with several settings
   zoo-bench --suite v1 --until-decided                  more seeds, at planned looks, where a verdict is open
   zoo-bench --suite v1 --on ray --address HOST:6379     on the machines of a Ray cluster; --on slurm: of Slurm
-  zoo-bench --ladder pocket --gin METHOD --plan         a method at several sizes: what it saves, and whether that lasts
+  zoo-bench --ladder pocket --gin METHOD --set 'data.corpus = "…"' --plan
+                                                        a method at several sizes: what it saves, and whether that lasts
   zoo-report bench                                      the report again, from the store
 """
 

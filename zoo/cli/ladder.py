@@ -52,10 +52,12 @@ def run(
     if options.plan:
         print_plan(plan, store, plan_launcher(options))
         check_corpora([rung.plain.arm for rung in plan.rungs])
+        check_reads(plan, say)
         return 0
     check_corpora([rung.plain.arm for rung in plan.rungs])
     if options.costs:
         return measure(plan, store, options, say)
+    check_reads(plan, say)
     arms = [member.arm for rung in plan.rungs for member in rung.members]
     with store.held(), open_launcher(options, arms, say) as launcher:
         plan, failures = check_methods(plan, store.folder, say)
@@ -66,6 +68,15 @@ def run(
     for failure in failures:
         say(f"zoo-bench: {failure}")
     return 1 if failures else 0
+
+
+def check_reads(plan: LadderPlan, say: Say) -> None:
+    """Say how often the runs read the corpus; refuse a ladder whose runs would read it too often."""
+    from zoo.bench.corpus_reads import corpus_reads
+
+    reads = corpus_reads(plan)
+    reads.check(plan.ladder.most_epochs)
+    say(reads.text)
 
 
 def measure(plan: LadderPlan, store: Store, options: argparse.Namespace, say: Say) -> int:
