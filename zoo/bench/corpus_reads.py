@@ -22,14 +22,12 @@ class CorpusReads(NamedTuple):
     @property
     def text(self) -> str:
         """How many tokens there are, and how often each rung reads them, as a sentence without its end."""
-        counted = self.size.counted
-        tokens = (
-            f"{self.size.tokens:,} tokens" if counted else f"by its bytes about {_rounded(self.size.tokens)} tokens"
-        )
+        counted, tokens = self.size.counted, self.size.tokens
+        words = f"{tokens:,} training tokens" if counted else f"about {_rounded(tokens)} training tokens, by its bytes"
         repeating = [f"{_times(each)} at rung {i}" for i, each in enumerate(self.by_rung, start=1) if each > 1]
         longest = f"{_times(self.longest)} by the longest run (of ladder.budgets)" if self.longest > 1 else ""
         reads = ", ".join([*repeating, longest] if longest else [])
-        return f"{self.size.corpus} has {tokens} to train on: {f'read {reads}' if reads else 'no run reads any twice'}"
+        return f"{self.size.corpus} has {words}: {f'read {reads}' if reads else 'no run reads any twice'}"
 
     def check(self, most: float) -> None:
         """Refuse a corpus that a run would read more often than that."""
