@@ -8,7 +8,7 @@ from helpers.made_up_results import result, study
 
 from zoo.report.findings import Findings
 from zoo.report.overview import answers, controls, names_text, overview_table, parts, trust
-from zoo.report.standings import standings
+from zoo.report.standings import Rates, standings
 
 KAPPAS = {"v1_m4": 1.15, "v1_m3": 1.0, "wr_1": 0.9}
 
@@ -92,3 +92,10 @@ def test_many_methods_are_cut_by_their_effect(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("zoo.report.overview.MOST_ROWS", 2)
     rows = [each for each in standings(made_up_ladder(KAPPAS).findings) if each.role == "method"]
     assert [cells[0] for cells in overview_table(rows).rows] == ["v1_m4", "wr_1"]
+
+
+def test_a_method_with_another_rate_than_the_plain_block_was_given_no_fewer_of_them() -> None:
+    """At the upper rungs of a ladder each keeps the one rate that it has chosen below."""
+    assert not Rates(2.0, frozenset({2.0}), frozenset({1.0})).fewer
+    assert Rates(1.0, frozenset({0.5, 1.0, 2.0}), frozenset({0.5, 1.0, 2.0, 4.0})).fewer
+    assert not Rates(1.0, frozenset({0.5, 1.0, 2.0}), frozenset({1.0, 2.0})).fewer
