@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from zoo_plugins.weak_recurrence import GatedMean, Mixing, Place, bias, blend, matrix, placed, scalar
+from zoo_plugins.weak_recurrence import GatedMean, Mixing, Place, bias, blend, matrix, past_tokens, placed, scalar
 
 from zoo.errors import ZooError
 from zoo.extension import AttentionInputs, Layer, ScoreMixing, hint, preset
@@ -50,7 +50,7 @@ class DecayGate(Mixing):
         self.w_r, self.w_i = (matrix(layer.width, layer.width, std=0.02) for _ in range(2))
         self.b_r, self.b_i = bias(layer.width), bias(layer.width)
         self.lam = scalar(-4.59 if as_logged else half_decay())
-        self.w = hint(nn.Parameter(torch.zeros(n))) if n else None
+        self.w = None if n is None else hint(nn.Parameter(torch.zeros(past_tokens(n))))
         self.as_logged = as_logged
         self.eps = layer.norm_eps if norm else None
 

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from zoo.errors import ZooError
 from zoo.extension import Layer, TemporalMixing, hint, preset
 from zoo.state import State, with_past
 from zoo.sums import previous, taps
@@ -55,6 +56,13 @@ def matrix(rows: int, columns: int, std: float | None = None) -> nn.Parameter:
 
 def bias(width: int) -> nn.Parameter:
     return hint(nn.Parameter(torch.zeros(width)))
+
+
+def past_tokens(n: int) -> int:
+    """How many tokens before this one are read: one at least."""
+    if n < 1:
+        raise ZooError(f"n = {n} must be at least 1: it is the number of tokens before this one that are read")
+    return n
 
 
 def blend(context: Tensor, u: Tensor, share: Tensor) -> Tensor:
@@ -218,7 +226,7 @@ class GatedConvolution(Gated):
 
     def __init__(self, layer: Layer, squashed: bool = False, n: int = 2, site: Place = "ffn") -> None:
         super().__init__(layer, site)
-        self.kernel = hint(nn.Parameter(torch.full((n,), 1 / n)))
+        self.kernel = hint(nn.Parameter(torch.full((past_tokens(n),), 1 / n)))
         self.bias = scalar()
         self.squashed = squashed
 
@@ -241,7 +249,7 @@ class GatedRandomConvolution(Gated):
 
     def __init__(self, layer: Layer, squashed: bool = False, n: int = 2, site: Place = "ffn") -> None:
         super().__init__(layer, site)
-        self.n = n
+        self.n = past_tokens(n)
         self.squashed = squashed
 
     def context(self, u: Tensor, state: State | None) -> Tensor:
@@ -256,6 +264,7 @@ class GatedMean(Gated):
 
     def __init__(self, layer: Layer, n: int = 2, random: bool = False, site: Place = "ffn") -> None:
         super().__init__(layer, site)
+        n = past_tokens(n)
         self.w = hint(nn.Parameter(torch.randn(n) if random else torch.zeros(n)))
 
     def mean(self, u: Tensor, state: State | None) -> Tensor:
@@ -365,7 +374,7 @@ class DepthwiseMean(Gated):
 
     def __init__(self, layer: Layer, n: int = 2, site: Place = "ffn") -> None:
         super().__init__(layer, site)
-        self.w = hint(nn.Parameter(torch.zeros(layer.width, n)))
+        self.w = hint(nn.Parameter(torch.zeros(layer.width, past_tokens(n))))
 
     def context(self, u: Tensor, state: State | None) -> Tensor:
         return taps(self, u, self.w.softmax(dim=-1).T, state, first=1)
@@ -381,7 +390,7 @@ class GroupedMean(Gated):
         super().__init__(layer, site)
         if layer.width % groups:
             raise ValueError(f"groups = {groups} does not divide the width {layer.width}")
-        self.w = nn.Parameter(torch.zeros(layer.width, layer.width // groups, n))
+        self.w = nn.Parameter(torch.zeros(layer.width, layer.width // groups, past_tokens(n)))
         self.groups = groups
 
     def context(self, u: Tensor, state: State | None) -> Tensor:

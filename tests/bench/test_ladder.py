@@ -42,6 +42,8 @@ GOOD = {"depths": (1, 2, 3), "seeds": (3, 3, 2), "gain": "wr_mean", "harm": "ski
         ({"margin": 0.0}, "ladder.margin = 0 must be above 0"),
         ({"margin": float("nan")}, "ladder.margin = nan must be above 0"),
         ({"budgets": (0.0, 1.0)}, "must be multiples of a rung's tokens, above 0"),
+        ({"budgets": (1.0, 2.0)}, "what tokens are worth takes three budgets, a rung's own (1) and two others"),
+        ({"budgets": (2.0, 2.0)}, "without them κ_data is not known"),
         ({"tokens_per_parameter": 0.0}, "must be above 0"),
         ({"most_rows": 0}, "must be at least 1"),
         ({"gain": ""}, "ladder.gain must name a method whose gain is known"),
@@ -63,7 +65,15 @@ def test_bad_ladders_get_a_sentence(changed: dict[str, Any], expected: str) -> N
         ("train.seed = 3", "a ladder gives its runs the seeds 1, 2, …"),
         ("model.parallel = True", "bind suite.hosts in place of model.parallel"),
         ("model.residual = @residual.v1_m3", "v1_m3 would stand in the plain block too"),
-        ('suite.baselines = ("parameters",)', 'suite.baselines of a ladder must have "none"'),
+        ('suite.baselines = ("parameters",)', "a ladder compares every method with the plain block as it is"),
+        ('suite.baselines = ("none", "time")', 'leave suite.baselines out, or bind ("none",)'),
+        ("suite.seeds = 5", "a ladder does not use suite.seeds: bind ladder.seeds"),
+        (
+            "suite.control_seeds = 9",
+            "a ladder does not use suite.control_seeds: bind ladder.seeds, which the plain block",
+        ),
+        ("suite.looks = (3, 5)", "a ladder does not use suite.looks: bind ladder.looks"),
+        ("ladder.budgets = (1.0,)", "without them κ_data is not known"),
     ],
 )
 def test_the_command_refuses_before_anything_runs(
@@ -86,6 +96,28 @@ def test_a_method_that_cannot_be_built_at_the_smallest_size(
     assert "cannot be built at rung 1 (depth 1): " in error and "Traceback" not in error and not quick
 
 
+def test_a_setting_that_a_method_refuses_is_refused_before_anything_runs(
+    ladder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], quick: list[str]
+) -> None:
+    store = tmp_path / "bench"
+    command = ["--ladder", ladder, "--methods", "wr_8_2(n=0)", "--store", str(store), "--set", *SETTINGS]
+    assert main([*command, "--plan"]) == main(command) == 2
+    assert (
+        capsys.readouterr().err.count("wr_8_2(n=0) cannot be built at rung 1 (depth 1): n = 0 must be at least 1") == 2
+    )
+    assert not quick and not store.exists()
+
+
+def test_a_ladder_that_binds_no_baselines_has_the_plain_block_alone(tmp_path: Path) -> None:
+    file = tmp_path / "small.gin"
+    file.write_text(LADDER.replace('suite.baselines = ("none",)\n', ""))
+    plan = plan_ladder(str(file), ["v1_m3"], SETTINGS)
+    assert plan.suite.baselines == ("none",)
+    assert all(
+        set(member.arm.baselines) == {"none"} for member in plan.rungs[0].members if member.arm.match == "method"
+    )
+
+
 def test_unknown_names(ladder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--ladder", "pockt", "--plan"]) == 2
     assert "there is no ladder pockt (nearest: pocket): name bench, ladder_smoke, pocket" in capsys.readouterr().err
@@ -95,6 +127,8 @@ def test_unknown_names(ladder: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "--ladder and --suite: name one of them" in capsys.readouterr().err
     assert main(["--ladder", "pocket", "--seeds", "3"]) == 2
     assert "a ladder has its seeds by rung" in capsys.readouterr().err
+    assert main(["--ladder", "pocket", "--until-decided", "--plan"]) == 2
+    assert "'ladder.looks = (3, 5, 8)' in place of --until-decided" in capsys.readouterr().err
 
 
 def test_every_rung_has_the_plain_block_its_controls_and_the_methods(ladder: str) -> None:

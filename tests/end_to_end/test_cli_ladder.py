@@ -131,3 +131,21 @@ def test_the_kit_is_asked_with_the_settings_of_the_arm(tmp_path: Path, monkeypat
         *("plain", "plain, other seeds", "plain, 10 % more tokens", "plain × 0.5", "plain × 2"),
         *("wr_mean", "skip_scalar_0"),
     }
+
+
+def test_methods_of_an_earlier_command_that_lack_a_rate_are_named_with_what_catches_them_up(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second command's method is best at four times its rate: the plain block is tried there too, the first method is not."""
+    pretending = LadderLauncher(KAPPAS, best_rates={"v1_m4": 2.0})
+    monkeypatch.setattr("zoo.bench.launch.LocalLauncher", lambda *_: pretending)
+    rates = ["suite.lrs = (0.5, 1.0, 2.0)", "suite.widenings = 3"]
+    whole = ["--ladder", str(tmp_path / "small.gin"), *command[2:], *rates]
+    sentence = "given fewer learning rates than the plain block at one of the two smallest rungs: v1_m3; the same"
+    assert main([*whole, "--methods", "v1_m3"]) == 0
+    assert "given fewer learning rates" not in capsys.readouterr().out
+    assert main([*whole, "--methods", "v1_m4"]) == 0
+    out = capsys.readouterr().out
+    assert f"{sentence} command with --methods v1_m3,v1_m4 in place of" in out
+    assert main([*whole, "--methods", "v1_m3,v1_m4"]) == 0
+    assert "given fewer learning rates" not in capsys.readouterr().out

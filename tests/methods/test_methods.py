@@ -17,6 +17,7 @@ from helpers.random_models import (
 )
 from reference.relatives import REFERENCES
 
+from zoo.errors import ZooError
 from zoo.extension import preset
 from zoo.kernels import attend, blocked_attention, shared_pattern
 
@@ -189,3 +190,10 @@ def test_long_sequences_use_several_row_blocks() -> None:
             strict=True,
         ):
             torch.testing.assert_close(mine, naive, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("n", [0, -1])
+@pytest.mark.parametrize("id", ["wr_7_1", "wr_8", "wr_8_log", "wr_8_2", "wr_8_2_gains", "wr_8_3", "wr_8_3_log", "wr_9"])
+def test_weak_recurrence_over_no_token_is_refused(id: str, n: int) -> None:
+    with pytest.raises(ZooError, match=rf"n = {n} must be at least 1: it is the number of tokens before this one"):
+        random_model(temporal_mixing=preset(factory("temporal_mixing", id), n=n))

@@ -22,7 +22,7 @@ from zoo.report.overview import (
     parts,
     trust,
 )
-from zoo.report.standings import UNKNOWN, Effect, standings
+from zoo.report.standings import UNKNOWN, Effect, Rates, standings
 
 KAPPAS = {"v1_m4": 1.15, "v1_m3": 1.0, "wr_1": 0.9}
 
@@ -134,3 +134,10 @@ def test_the_control_of_tokens_shows_what_is_expected_of_it() -> None:
     assert cell == "helps (control: κ_data = 1.10, measured 1.094, 95 % 1.019 … 1.174)"
     assert control_text(control._replace(in_data=UNKNOWN)) == "control: κ_data = 1.10"
     assert control_text(rows[0]) == ""
+
+
+def test_a_method_with_another_rate_than_the_plain_block_was_given_no_fewer_of_them() -> None:
+    """At the upper rungs of a ladder each keeps the one rate that it has chosen below."""
+    assert not Rates(2.0, frozenset({2.0}), frozenset({1.0})).fewer
+    assert Rates(1.0, frozenset({0.5, 1.0, 2.0}), frozenset({0.5, 1.0, 2.0, 4.0})).fewer
+    assert not Rates(1.0, frozenset({0.5, 1.0, 2.0}), frozenset({1.0, 2.0})).fewer

@@ -25,9 +25,11 @@ class Ladder:
     seeds (from 1 to 99, one per rung): the number of seeds, 1, 2, … of every arm at each rung.
     looks (rising): the numbers of seeds after which the two smallest rungs are looked at, in place of their `seeds`: a method
         whose verdict is clear there, or hopeless, gets no further seed; () for none.
-    budgets (above 0): the multiples of a rung's tokens that the plain block is also trained for, which tell what tokens are
-        worth at a fixed size.
+    budgets (above 0, three with 1): the multiples of a rung's tokens that the plain block is also trained for, which tell what
+        tokens are worth at a fixed size.
     most_rows (at least 1): the largest number of rows in a batch; a larger batch is accumulated. None: any.
+    most_epochs (above 0): how many times a run may read the corpus: from about 4 times on, what is read again counts for
+        clearly less than new text. A ladder whose longest run would read it more often is refused before anything is run.
     gain: a method whose gain is known: the ladder must find it.
     harm: a method that is known to do harm: the ladder must find that too.
     margin (above 0): the part of the compute that is too little to matter: 0.02 for κ from 1/1.02 to 1.02.
@@ -40,6 +42,7 @@ class Ladder:
     looks: tuple[int, ...] = ()
     budgets: tuple[float, ...] = (0.5, 1.0, 2.0)
     most_rows: int | None = None
+    most_epochs: float = 4.0
     gain: str = ""
     harm: str = ""
     margin: float = 0.02
@@ -49,8 +52,16 @@ class Ladder:
         self._check_seeds()
         if not self.budgets or not all(0 < each < math.inf for each in self.budgets):
             raise ConfigError(f"ladder.budgets = {self.budgets} must be multiples of a rung's tokens, above 0")
+        if len({1.0, *self.budgets}) < 3:
+            raise ConfigError(
+                f"ladder.budgets = {self.budgets} has too few values: what tokens are worth takes three budgets, a rung's own"
+                " (1) and two others, as in (0.5, 1.0, 2.0); without them κ_data is not known, nor whether the control with"
+                " 10 % more tokens comes to 1.10"
+            )
         if self.most_rows is not None and self.most_rows < 1:
             raise ConfigError(f"ladder.most_rows = {self.most_rows} must be at least 1")
+        if not self.most_epochs > 0:
+            raise ConfigError(f"ladder.most_epochs = {self.most_epochs:g} must be above 0")
         for control in ("gain", "harm"):
             if not getattr(self, control):
                 raise ConfigError(

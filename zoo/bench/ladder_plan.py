@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -17,6 +18,7 @@ from zoo.config.load import load_config
 from zoo.config.recipe import batch_tokens, num_parameters
 from zoo.config.values import render
 from zoo.counting.counted_build import Counts
+from zoo.counting.spent import Kind
 from zoo.errors import ConfigError, ZooError
 from zoo.training.settings import MOST
 
@@ -24,6 +26,12 @@ Role = Literal["plain", "other seeds", "more tokens", "budget", "gain", "harm", 
 
 MORE_TOKENS = 1.10  # what a control is trained for and not charged
 OWN_RATE = ("plain", "gain", "harm", "method")  # roles that choose a learning rate; the others take the plain block's
+PLAIN: tuple[Kind, ...] = ("none",)  # the baselines of a ladder: the plain block as it is
+OF_SUITES = {  # what a suite has and a ladder does not use → what it has in its place
+    "suite.seeds": "ladder.seeds, and ladder.looks at the two smallest rungs",
+    "suite.control_seeds": "ladder.seeds, which the plain block has too, and ladder.looks at the two smallest rungs",
+    "suite.looks": "ladder.looks",
+}
 BY_RULE = (
     *("model.depth", "model.aspect", "model.width", "train.steps", "train.tokens"),
     *("recipe.tokens_per_parameter", "recipe.rows_at_once"),
@@ -99,8 +107,8 @@ def plan_ladder(
     files = [suite_file(name, "ladder"), *(file for file in files if file not in of_methods)]
     loaded = load_config(files, bindings)
     ladder: Ladder = loaded.build("ladder")
-    suite: Suite = loaded.build("suite")
     _check_bindings(loaded)
+    suite: Suite = replace(loaded.build("suite"), baselines=PLAIN)
     names = [*(["+".join(of_methods)] if of_methods else []), *(suite.methods if methods is None else methods)]
     hosts = tuple(
         tuple(_rung(i, host, ladder, suite, files, bindings, names) for i in range(len(ladder.depths)))
@@ -117,6 +125,14 @@ def _check_bindings(loaded: Config) -> None:
         raise ConfigError("a ladder gives its runs the seeds 1, 2, …: bind ladder.seeds, not train.seed")
     if "model.parallel" in loaded.values:
         raise ConfigError("a ladder says where its methods stand: bind suite.hosts in place of model.parallel")
+    if "suite.baselines" in loaded.places and loaded.get("suite.baselines") != PLAIN:
+        raise ConfigError(
+            f"{loaded.places['suite.baselines']}: a ladder compares every method with the plain block as it is: leave"
+            ' suite.baselines out, or bind ("none",)'
+        )
+    for key, instead in OF_SUITES.items():
+        if key in loaded.places:
+            raise ConfigError(f"{loaded.places[key]}: a ladder does not use {key}: bind {instead}")
     for key in BY_RULE:
         if key in loaded.places:
             raise ConfigError(
@@ -184,10 +200,8 @@ def _asked(ladder: Ladder, methods: Sequence[str]) -> Iterator[tuple[str, Role]]
 
 
 def _plain(arms: Sequence[Arm], seeds: tuple[int, ...]) -> Member:
-    for arm in arms:
-        if arm.match == "none":
-            return Member("plain", "plain", arm, seeds, _compute(arm))
-    raise ConfigError('suite.baselines of a ladder must have "none", the plain block')
+    (arm,) = (arm for arm in arms if arm.match == "none")
+    return Member("plain", "plain", arm, seeds, _compute(arm))
 
 
 def _controls(plain: Member, ladder: Ladder) -> Iterator[Member]:

@@ -35,7 +35,8 @@ examples:
   zoo-bench --methods 'METHOD(n=2),METHOD(n=6)'         one method with several settings
   zoo-bench --suite v1 --until-decided                  more seeds, at planned looks, where a verdict is open
   zoo-bench --suite v1 --on ray --address HOST:6379     on the machines of a Ray cluster; --on slurm: of Slurm
-  zoo-bench --ladder pocket --gin METHOD --plan         a method at several sizes: what it saves, and whether that lasts
+  zoo-bench --ladder pocket --gin METHOD --set 'data.corpus = "…"' --plan
+                                                        a method at several sizes: what it saves, and whether that lasts
   zoo-report bench                                      the report again, from the store
 """
 
@@ -56,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument(
         "--until-decided",
         action="store_true",
-        help="look at 3, 5 and 8 seeds (suite.looks), and go on only where a verdict is open",
+        help="look at 3, 5 and 8 seeds (suite.looks), and go on only where a verdict is open; a ladder has ladder.looks",
     )
     flags.add_argument("--lrs", metavar="X,Y", help="learning rates to try for every arm, as multiples of its own")
     flags.add_argument(
@@ -184,6 +185,10 @@ def ladder_bindings(options: argparse.Namespace) -> list[str]:
 
     if options.seeds is not None:
         raise ZooError("a ladder has its seeds by rung: --set 'ladder.seeds = (3, 3, 2)' in place of --seeds")
+    if options.until_decided:
+        raise ZooError(
+            "a ladder looks at its two smallest rungs: --set 'ladder.looks = (3, 5, 8)' in place of --until-decided"
+        )
     return bindings(options)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import shlex
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from zoo.bench.launch import Launcher
     from zoo.bench.schedule import Say
     from zoo.bench.store import Result, Store
+    from zoo.report.findings import Findings
     from zoo.system.table import Table
 
 RULES = (
@@ -52,10 +54,12 @@ def run(
     if options.plan:
         print_plan(plan, store, plan_launcher(options))
         check_corpora([rung.plain.arm for rung in plan.rungs])
+        check_reads(plan, say)
         return 0
     check_corpora([rung.plain.arm for rung in plan.rungs])
     if options.costs:
         return measure(plan, store, options, say)
+    check_reads(plan, say)
     arms = [member.arm for rung in plan.rungs for member in rung.members]
     with store.held(), open_launcher(options, arms, say) as launcher:
         plan, failures = check_methods(plan, store.folder, say)
@@ -66,6 +70,15 @@ def run(
     for failure in failures:
         say(f"zoo-bench: {failure}")
     return 1 if failures else 0
+
+
+def check_reads(plan: LadderPlan, say: Say) -> None:
+    """Say how often the runs read the corpus; refuse a ladder whose runs would read it too often."""
+    from zoo.bench.corpus_reads import corpus_reads
+
+    reads = corpus_reads(plan)
+    reads.check(plan.ladder.most_epochs)
+    say(reads.text)
 
 
 def measure(plan: LadderPlan, store: Store, options: argparse.Namespace, say: Say) -> int:
@@ -94,7 +107,29 @@ def print_ladder(plan: LadderPlan, store: Store) -> None:
         write_report(findings, store.folder)
         keys = {plan.key(rungs) for rungs in plan.hosts}
         show(ladder_tables([ladder for ladder in findings.ladders if ladder.key in keys]))
+        if sentence := fewer_rates_text(findings, keys):
+            print(sentence)
         print_report(findings, store.folder)
+
+
+def fewer_rates_text(findings: Findings, keys: Collection[str]) -> str:
+    """The methods of these ladders that were given fewer rates than the plain block, and how to catch them up; may be empty.
+
+    Rates are widened for the methods of one command: those of an earlier one do not get what a later one needed. The command
+    names the others too, as it may be one of them that needs the rates.
+    """
+    from zoo.bench.ladder_runner import GATE
+    from zoo.report.standings import standings
+
+    methods = [each for each in standings(findings) if each.key in keys and each.role == "method"]
+    fewer = {each.name for each in methods if any(at.rates.fewer for at in each.sizes if at.rung <= GATE)}
+    if not fewer:
+        return ""
+    names = ",".join(sorted({each.name for each in methods}))
+    return (
+        f"given fewer learning rates than the plain block at one of the two smallest rungs: {', '.join(sorted(fewer))}; the same"
+        f" command with --methods {shlex.quote(names)} in place of the methods that it names gives them the same"
+    )
 
 
 def print_plan(plan: LadderPlan, store: Store, launcher: Launcher) -> None:

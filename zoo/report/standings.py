@@ -45,7 +45,7 @@ class Rates(NamedTuple):
     @property
     def fewer(self) -> bool:
         """Whether the plain block was given rates that the method was not."""
-        return bool(self.tried) and not self.plain <= self.tried
+        return bool(self.tried) and len(self.plain) > 1 and not self.plain <= self.tried
 
 
 class AtSize(NamedTuple):
