@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,30 @@ def test_arms_of_as_many_flops_get_the_same_forecast(settings: list[str]) -> Non
     found = forecast.Forecast([plain, method], kept, 1)
     assert method.flops == plain.flops and found.of(plain) == found.of(method)
     assert found.of(plain) == pytest.approx((2.0, 6.0, 10.0)) and "11 runs in the store" in found.basis
+
+
+def test_of_a_large_step_some_rows_are_measured(settings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    arm = arms_of([], [*settings, "train.accumulate = 2", "data.batch_size = 8"], Suite(), None)[0]
+    assert forecast.measured_step(arm) == (Job(arm, 1, 1.0).text, 1.0)
+    row = arm.tokens_per_step * arm.flops / 16
+    for most, rows in ((5.5 * row, 5), (0.5 * row, 1), (9 * row, 8)):
+        monkeypatch.setattr(forecast, "LARGEST", most)
+        text, share = forecast.measured_step(arm)
+        assert f"data.batch_size = {rows}\n" in text and "train.accumulate = 1\n" in text
+        assert share == pytest.approx(rows / 16)
+
+
+def test_what_is_too_large_to_be_measured_is_as_fast_per_flop_as_what_is_smaller(
+    settings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arm = arms_of([], settings, Suite(), None)[0]
+    large = replace(arm, flops=100 * arm.flops)
+    monkeypatch.setattr(forecast, "pace", lambda *_: forecast.Pace(start=2.0, step=4.0, low=3.0, high=5.0))
+    monkeypatch.setattr(forecast, "LARGEST", 10 * arm.flops * {**arm.defaults, **arm.values}["data.length"])
+    below = forecast.Forecast([arm], [], 1)
+    found = forecast.Forecast([large], [], 1, below).of(large)
+    assert found == pytest.approx(tuple(2.0 + arm.steps * each for each in (300.0, 400.0, 500.0)))
+    assert forecast.Forecast([arm], [], 1, below).of(arm) == pytest.approx(below.of(arm))
 
 
 def test_a_pace_is_measured_once_an_hour(settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

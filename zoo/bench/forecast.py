@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from zoo.bench.arms import Arm, Job
+from zoo.bench.arms import Arm, Job, text_of
 from zoo.bench.missing import missing_counts
 from zoo.bench.seeds import seed_counts, tuning_runs
 from zoo.bench.store import Result, by_arm
@@ -23,7 +23,8 @@ from zoo.bench.timing import Worker
 from zoo.system.files import write_atomically
 from zoo.system.table import counted
 
-ROUNDS, PATIENCE = 15, 20.0  # of a measurement: steps, and seconds after which there are fewer
+ROUNDS, PATIENCE = 15, 5.0  # of a measurement: steps, and seconds after which there are fewer
+LARGEST = 4e11  # FLOPs of a step that is measured; of a larger one some rows
 FRESH = 3600.0  # seconds for which a measurement is used again
 ALIKE = ("data.batch_size", "data.length", "train.accumulate")  # settings that make steps of one size
 
@@ -113,10 +114,14 @@ def total_seconds(forecasts: Iterable[ArmForecast], at_a_time: int) -> Estimate:
 class Forecast:
     """How long runs should take: by the runs of the store that have steps of one size, else by steps measured here.
 
-    Only FLOPs tell arms apart, so that arms of as many FLOPs get the same forecast.
+    Only FLOPs tell arms apart, so that arms of as many FLOPs get the same forecast. `smaller` is that of smaller models: where a
+    single row of a step is too much to be measured, a FLOP takes as long as there.
     """
 
-    def __init__(self, arms: Sequence[Arm], results: Iterable[Result], cores: int) -> None:
+    def __init__(
+        self, arms: Sequence[Arm], results: Iterable[Result], cores: int, smaller: Forecast | None = None
+    ) -> None:
+        self._smaller = smaller
         self._plain = min(arms, key=lambda arm: arm.flops)
         self._cores = cores
         size = _size(Job(self._plain, 1, 1.0).settings)
@@ -143,7 +148,11 @@ class Forecast:
 
     @functools.cached_property
     def _pace(self) -> Pace:
-        return pace(self._plain, self._cores)
+        too_large = _flops_of_row(self._plain) > LARGEST
+        if self._smaller is None or not too_large:
+            return pace(self._plain, self._cores)
+        known, ratio = self._smaller._pace, step_flops(self._plain) / step_flops(self._smaller._plain)
+        return Pace(known.start, *(ratio * each for each in (known.step, known.low, known.high)))
 
 
 def _size(settings: Mapping[str, str]) -> tuple[str, ...]:
@@ -165,16 +174,36 @@ def pace(arm: Arm, threads: int) -> Pace:
         if 0 <= time.time() - file.stat().st_mtime < FRESH:
             return Pace(*map(float, json.loads(file.read_bytes())))
     began = time.monotonic()
-    with Worker(arm.name, functools.partial(training, Job(arm, 1, 1.0).text), threads=threads, warm_up=2) as worker:
+    text, share = measured_step(arm)
+    with Worker(arm.name, functools.partial(training, text), threads=threads, warm_up=2) as worker:
         start, steps = time.monotonic() - began, [worker.time(1)]
         while len(steps) < 3 or (len(steps) < ROUNDS and time.monotonic() - began < start + PATIENCE):
             steps.append(worker.time(1))
     low, likely, high = spread(steps)
-    measured = Pace(start=max(0.0, start - 2 * likely), step=likely, low=low, high=high)
+    measured = Pace(start=max(0.0, start - 2 * likely), step=likely / share, low=low / share, high=high / share)
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, json.dumps(measured))
     return measured
+
+
+def step_flops(arm: Arm) -> float:
+    return arm.tokens_per_step * arm.flops
+
+
+def _flops_of_row(arm: Arm) -> float:
+    return float({**arm.defaults, **arm.values}["data.length"]) * arm.flops
+
+
+def measured_step(arm: Arm) -> tuple[str, float]:
+    """The configuration of the step that is measured, at least one row, and its share of the arm's step."""
+    values = Job(arm, 1, 1.0).values
+    if step_flops(arm) <= LARGEST:
+        return text_of(values), 1.0
+    given = {**arm.defaults, **values}
+    rows = max(1, min(given["data.batch_size"], int(LARGEST / _flops_of_row(arm))))
+    fewer = {**values, "data.batch_size": rows, "train.accumulate": 1}
+    return text_of(fewer), rows * given["data.length"] / arm.tokens_per_step
 
 
 def _pace_file(arm: Arm, threads: int) -> Path:

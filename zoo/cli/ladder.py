@@ -141,9 +141,9 @@ def print_plan(plan: LadderPlan, store: Store, launcher: Launcher) -> None:
     show([_rung_table(plan)])
     print(f"{RULES}\n")
     low = likely = high = flops = 0.0
-    rows = []
+    rows, forecast = [], None
     for rung in plan.rungs:
-        forecast = Forecast([member.arm for member in rung.members], results.values(), launcher.cores)
+        forecast = Forecast([member.arm for member in rung.members], results.values(), launcher.cores, forecast)
         for member in rung.members:
             fewest, most = _missing(member, rung, plan, results)
             run = forecast.of(member.arm)
