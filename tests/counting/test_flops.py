@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.counting import flops
+from zoo.errors import PluginError
 from zoo.extension import Layer, TemporalMixing
 from zoo.model.build import model
 from zoo.state import State
@@ -110,3 +111,22 @@ def test_a_masked_model_computes_the_same_while_it_is_counted() -> None:
     assert torch.equal(counted, loss)
     for p, gradient in zip(built.parameters(), gradients, strict=True):
         torch.testing.assert_close(p.grad, gradient)
+
+
+class Failing(TemporalMixing):
+    """Its forward ends with an error of its own."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+
+    def forward(self, u: Tensor, state: State | None) -> Tensor:
+        return {}["gate"]
+
+
+def test_a_method_whose_step_fails_is_named_with_the_place() -> None:
+    with pytest.raises(
+        PluginError, match=r"^Failing: a training step ends with KeyError: 'gate' \(.*test_flops.py:\d+\)"
+    ):
+        flops.training_cost(of(temporal_mixing=Failing), LENGTH)
+    with pytest.raises(PluginError, match="zoo-plugins check examines"):
+        flops.forward_flops(of(temporal_mixing=Failing), LENGTH)

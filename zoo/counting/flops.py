@@ -21,6 +21,7 @@ import contextlib
 import functools
 import math
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -35,8 +36,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.flop_counter import FlopCounterMode
 
 from zoo.counting.counted_build import counted_once
-from zoo.errors import PluginError
-from zoo.extension import ScoreMixing
+from zoo.errors import PluginError, ZooError
+from zoo.extension import ScoreMixing, is_plain, name_of
 from zoo.kernels.attend import Dense, Factors, dense_of, fuses
 from zoo.kernels.layer_tail import recompute
 from zoo.model.language_model import LanguageModel
@@ -100,9 +101,24 @@ def _counted(build: Build, run: Callable[[LanguageModel], Counter]) -> tuple[Lan
     try:
         built = skeleton(build)
         return built, run(built)
-    except (RuntimeError, NotImplementedError):  # a method that looks at values: count while it really computes
+    except ZooError:
+        raise
+    except Exception:  # a method that looks at values: count while it really computes
         built = build()
-        return built, run(built)
+        try:
+            return built, run(built)
+        except Exception as error:
+            raise _uncountable(built, error) from error
+
+
+def _uncountable(built: LanguageModel, error: Exception) -> Exception:
+    """What to raise where a pass through the model ends with an error: it names the methods there are, and the place."""
+    names = dict.fromkeys(name_of(each) for each in built.extensions() if not is_plain(each))
+    if isinstance(error, ZooError) or not names:
+        return error
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    told = f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
+    return PluginError(f"{' with '.join(names)}: a training step ends with {told}; zoo-plugins check examines a method")
 
 
 def skeleton(build: Build) -> LanguageModel:
