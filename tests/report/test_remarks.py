@@ -166,6 +166,40 @@ def test_a_page_names_the_rates() -> None:
     assert MARKS.items() <= dict(legend(report)).items()
 
 
+# --- rates that tie
+
+
+def tried_at_half(other: float, taken: float) -> Findings:
+    """A ladder at whose first rung the plain block was also tried at half its rate, and v1_m4 took `taken`."""
+    made = made_up_ladder({"v1_m4": 1.15, "v1_m3": 1.0})
+    first = next(arm for (_, depth, label), arm in made.notes.ladder_arms.items() if (depth, label) == (2, "plain"))
+    run = next(run for run in made.results if run.arm == first.arm and run.seed == 1)
+    tried = [
+        dataclasses.replace(run, key=f"rate {factor}", seed=0, lr_factor=factor, valid_loss=loss)
+        for factor, loss in ((1.0, 4.0), (0.5, other), (2.0, 4.5))
+    ]
+    arms = {
+        key: dataclasses.replace(arm, factor=taken) if key[1:] == (2, "v1_m4") else arm
+        for key, arm in made.notes.ladder_arms.items()
+    }
+    results = [
+        dataclasses.replace(each, lr_factor=taken) if each.arm.endswith(" 2 v1_m4") else each for each in made.results
+    ]
+    return Findings.of([*results, *tried], made.notes._replace(ladder_arms=arms))
+
+
+def test_a_rate_that_chance_chose_for_the_plain_block_is_said() -> None:
+    (said,) = remarks(tried_at_half(4.001, 0.5))
+    assert said.startswith(
+        "Rung 1 of small, sequential host: the plain block's rates × 1 and × 0.5 tie, as on the one seed"
+    )
+    assert (
+        "they are 0.0010 nats apart" in said and "it took × 1, and a rate that ties with it was taken by v1_m4." in said
+    )
+    assert remarks(tried_at_half(4.05, 0.5)) == []  # no tie
+    assert remarks(tried_at_half(4.001, 1.0)) == []  # the same rate
+
+
 # --- what κ rests on, and what it is made of
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from zoo.report.findings import Findings
 from zoo.report.ladder_results import PLAIN
+from zoo.report.rate_ties import rate_ties
 from zoo.report.standings import optimizer_of, standings
 from zoo.report.verdict_words import BETTER, HELPS, NOT_IN_TIME, word_of
 from zoo.report.verdicts import Comparison
@@ -27,8 +28,8 @@ class Judged(NamedTuple):
 
 
 def remarks(report: Findings) -> list[str]:
-    """The sentences that this report needs: where loss and accuracy disagree, and where a gain depends on the optimiser."""
-    return [sentence for sentence in (disagreements(report), one_optimizer_only(report)) if sentence]
+    """The sentences that this report needs: where loss and accuracy disagree, and where a gain depends on optimiser or rate."""
+    return [said for said in (disagreements(report), one_optimizer_only(report), rate_ties(report)) if said]
 
 
 def disagreements(report: Findings) -> str:

@@ -1,0 +1,41 @@
+"""Where chance chose the plain block's learning rate, and methods took the other one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from zoo.bench.rate_curves import rate_curve
+from zoo.report.arm_results import ArmResults
+from zoo.report.findings import Findings
+from zoo.report.ladder_results import LadderFindings, RungResults
+
+
+def rate_ties(report: Findings) -> str:
+    """The rungs at which two rates of the plain block tie and methods took the other one, in a sentence or two."""
+    by_arm = {arm.id: arm for arm in report.arms}
+    found = [_tie(ladder, rung, by_arm) for ladder in report.ladders for rung in ladder.rungs]
+    said = [sentence for sentence in found if sentence]
+    return " ".join([*said, "A part of their κ there may be the rate."]) if said else ""
+
+
+def _tie(ladder: LadderFindings, rung: RungResults, by_arm: Mapping[str, ArmResults]) -> str:
+    plain = rung.plain.noted
+    curve = rate_curve(by_arm[plain.arm].tried) if plain.arm in by_arm else None
+    losses = {point.factor: point.loss for point in curve.points if math.isfinite(point.loss)} if curve else {}
+    chance = math.sqrt(2) * rung.noise.deviation  # of the difference of two runs
+    if plain.factor not in losses:
+        return ""
+    apart = {factor: abs(loss - losses[plain.factor]) for factor, loss in losses.items() if factor != plain.factor}
+    tied = {factor for factor, difference in apart.items() if difference < chance}
+    rivals = [runs.noted for runs in rung.arms.values() if runs.noted.role in ("method", "gain")]
+    others = [each for each in rivals if each.factor in tied]
+    if not others:
+        return ""
+    nearest = min({each.factor for each in others}, key=lambda factor: apart[factor])
+    names, near = ", ".join(each.label for each in others), f"{apart[nearest]:.4f} nats apart"
+    return (
+        f"Rung {rung.number} of {ladder.name}, {ladder.host} host: the plain block's rates × {plain.factor:g} and × {nearest:g}"
+        f" tie, as on the one seed that chooses they are {near} and two runs differ by {chance:.4f}; it took × {plain.factor:g},"
+        f" and a rate that ties with it was taken by {names}."
+    )
