@@ -1,4 +1,4 @@
-"""Curves of the loss against the learning rate: their minimum, and grids that are widened for all arms."""
+"""Curves of the loss against the learning rate: their minimum, grids that are widened for all arms, rates that tie."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from helpers.pretend_bench import PretendLauncher, folder_of, leave_run
 
 from zoo.bench.launch import TRAIN, Task
 from zoo.bench.rate_curves import RateCurve, RatePoint, parabola_minimum, rate_curve, rate_curves
-from zoo.bench.store import Store
+from zoo.bench.store import FURTHER_TUNING, Store, best_factor
 from zoo.bench.suite import Suite
 from zoo.cli.bench import main
 from zoo.errors import ConfigError
@@ -158,3 +158,103 @@ def test_the_curves_are_drawn_with_their_minima() -> None:
     assert shown["m"] == [0.0005, 0.001, 0.002] and shown["baseline (none)"] == [0.0005, 0.001]
     rings = [line for line in axes.lines if str(line.get_label()).startswith("_")]
     assert [float(line.get_xdata()[0]) for line in rings] == pytest.approx([0.001])
+
+
+# --- rates that tie
+
+
+def with_noise(launcher: PretendLauncher, noise: dict[tuple[str, float, int], float]) -> None:
+    """Losses by method, rate and seed: 3, more away from a rate of × 1, and the noise."""
+    plain = launcher.pretend
+
+    def perform(task: Task) -> None:
+        if task.module != TRAIN:
+            return plain(task)
+        launcher.titles.append(task.title)
+        text = Path(task.arguments[task.arguments.index("--gin") + 1]).read_text()
+        factor = float(re.search(r"train\.lr = (\S+)", text)[1]) / 1e-3  # type: ignore[index]
+        seed = int(re.search(r"train\.seed = (\d+)", text)[1])  # type: ignore[index]
+        name = "v1_m3" if "v1_m3" in text else "baseline"
+        loss = 3.0 + 0.1 * math.log2(factor) ** 2 + noise.get((name, round(factor, 6), seed), 0.0)
+        leave_run(folder_of(task), loss, steps=4)
+
+    launcher.perform = perform  # type: ignore[assignment]
+
+
+def chosen(store: Path) -> dict[str, set[float]]:
+    """The rates at which the seeds of every arm were run that are judged."""
+    rates: dict[str, set[float]] = {}
+    for run in Store(store).read().values():
+        if 0 < run.seed < FURTHER_TUNING:
+            rates.setdefault(run.name, set()).add(run.lr_factor)
+    return rates
+
+
+def further(store: Path) -> set[tuple[str, float, int]]:
+    runs = Store(store).read().values()
+    return {(run.name, run.lr_factor, run.seed - FURTHER_TUNING) for run in runs if run.seed > FURTHER_TUNING}
+
+
+def test_rates_that_tie_are_tried_on_further_seeds_until_they_do_not(
+    settings: list[str], tmp_path: Path, launcher: PretendLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plain block's × 1 was lucky on the tuning seed: one further seed tells. The method's rates do not tie."""
+    lucky = {("baseline", 0.5, 0): -0.099, ("baseline", 1.0, 10_001): 0.1, ("baseline", 0.5, 10_001): -0.1}
+    with_noise(launcher, lucky)
+    ask = command(tmp_path, [*settings, "suite.tie_seeds = 2"])
+    assert main(ask) == 0
+    assert "rates that tie are tried on a further seed: baseline × 0.5, 1\n" in capsys.readouterr().out
+    assert further(tmp_path / "bench") == {("baseline", 0.5, 1), ("baseline", 1.0, 1)}
+    assert chosen(tmp_path / "bench") == {"baseline": {0.5}, "v1_m3": {1.0}}
+    (curve_,) = [c for c in rate_curves(Store(tmp_path / "bench").read().values()) if c.name == "baseline"]
+    # The means have moved the minimum to the edge of the grid, so another rate is tried.
+    assert [(point.factor, point.seeds) for point in curve_.points] == [(0.25, 1), (0.5, 2), (1.0, 2), (2.0, 1)]
+    assert curve_.points[2].loss == pytest.approx(3.05) and curve_.seed == 0
+    before = len(launcher.titles)
+    assert main(ask) == 0 and len(launcher.titles) == before  # nothing is run twice
+
+
+def test_a_tie_that_stays_one_ends_with_the_seeds(
+    settings: list[str], tmp_path: Path, launcher: PretendLauncher
+) -> None:
+    with_noise(launcher, {("baseline", 0.5, seed): -0.099 for seed in (0, 10_001, 10_002, 10_003)})
+    assert main(command(tmp_path, [*settings, "suite.tie_seeds = 2"])) == 0
+    assert {seed for _, _, seed in further(tmp_path / "bench")} == {1, 2}
+    assert chosen(tmp_path / "bench")["baseline"] == {1.0}
+
+
+def test_without_further_seeds_nothing_decides_a_tie(
+    settings: list[str], tmp_path: Path, launcher: PretendLauncher
+) -> None:
+    with_noise(launcher, {("baseline", 0.5, 0): -0.099})
+    assert main(command(tmp_path, settings)) == 0
+    assert further(tmp_path / "bench") == set() and chosen(tmp_path / "bench")["baseline"] == {1.0}
+
+
+def test_a_run_that_fails_does_not_hold_a_tie_up(
+    settings: list[str], tmp_path: Path, launcher: PretendLauncher
+) -> None:
+    from zoo.bench.launch import Failure
+
+    with_noise(launcher, {("baseline", 0.5, 0): -0.099})
+    whole = launcher.perform
+    launcher.perform = lambda task: Failure("1", "no") if "seed 10001" in task.title else whole(task)  # type: ignore[assignment]
+    assert main(command(tmp_path, [*settings, "suite.tie_seeds = 2"])) == 1
+    assert further(tmp_path / "bench") == set()
+
+
+def test_the_rate_is_that_of_the_lowest_mean() -> None:
+    runs = [
+        result("m", seed, loss, lr_factor=f)
+        for f, of in ((0.5, (3.2, 3.0)), (1.0, (3.0, 3.3)))
+        for seed, loss in zip((0, 10_001), of, strict=True)
+    ]
+    assert best_factor(runs) == 0.5
+    assert best_factor([*runs, result("m", 1, 1.0, lr_factor=1.0)]) == 0.5  # a judged seed decides nothing
+    assert best_factor([*runs, result("m", 10_002, None, lr_factor=0.5)]) == 1.0  # it diverged
+
+
+@pytest.mark.parametrize("own", [{"tie_seeds": -1}, {"tie": 0.0}, {"tie": 1.5}])
+def test_ties_that_cannot_be(own: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=r"suite\.tie"):
+        Suite(**own)  # type: ignore[arg-type]

@@ -1,19 +1,20 @@
 """The loss of an arm against its learning rate: where it is lowest, and whether a grid of rates has that inside.
 
-A curve is of one seed. Near its minimum it is a parabola in log₂ of the factor of the rate; if the minimum is not inside
-the grid, the grid is widened, for every arm alike.
+A curve is of the tuning seed, and of further ones where rates tie. Near its minimum it is a parabola in log₂ of the factor of
+the rate; if the minimum is not inside the grid, the grid is widened, for every arm alike.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from zoo.bench.arms import Arm, Job
 from zoo.bench.freshness import outdated
-from zoo.bench.store import Result, by_arm
+from zoo.bench.store import TUNING_SEED, Result, by_arm, tuning_losses
 from zoo.bench.suite import Suite
 
 
@@ -22,7 +23,8 @@ class RatePoint(NamedTuple):
 
     factor: float  # of the arm's own rate
     lr: float
-    loss: float  # on the validation split; infinite where it diverged
+    loss: float  # on the validation split, the mean of its tuning seeds; infinite where it diverged
+    seeds: int = 1
 
 
 class Minimum(NamedTuple):
@@ -35,13 +37,13 @@ class Minimum(NamedTuple):
 
 
 class RateCurve(NamedTuple):
-    """The losses of an arm at every rate that was tried on one seed, from the smallest factor to the largest."""
+    """The losses of an arm at every rate that was tried, from the smallest factor to the largest."""
 
     arm: str
     name: str
     match: str
     host: str
-    seed: int
+    seed: int  # the tuning seed, or in older stores the one on which rates were tried
     points: tuple[RatePoint, ...]
 
     @property
@@ -75,15 +77,19 @@ def parabola_minimum(points: Sequence[RatePoint]) -> tuple[float, float] | None:
 
 
 def rate_curve(results: Sequence[Result]) -> RateCurve | None:
-    """The curve of one arm, from its results: on the seed that was tried at most rates, the first of several."""
-    seeds: dict[int, dict[float, Result]] = {}
+    """The curve of one arm, from its results: the mean over its tuning seeds.
+
+    In older stores, which have no tuning seed, it is that of the seed that was tried at most rates, the first of several.
+    """
+    seeds: dict[int, list[Result]] = {}
     for result in results:
-        seeds.setdefault(result.seed, {})[result.lr_factor] = result
+        seeds.setdefault(result.seed, []).append(result)
     if not seeds:
         return None
-    seed = min(seeds, key=lambda each: (-len(seeds[each]), each))
-    tried = seeds[seed]
-    points = [RatePoint(factor, tried[factor].lr, _loss(tried[factor])) for factor in sorted(tried)]
+    seed = TUNING_SEED if TUNING_SEED in seeds else min(seeds, key=lambda each: (-len(seeds[each]), each))
+    losses = tuning_losses(results if seed == TUNING_SEED else seeds[seed])
+    rates = {result.lr_factor: result.lr for result in results}
+    points = [RatePoint(factor, rates[factor], statistics.fmean(of), len(of)) for factor, of in sorted(losses.items())]
     first = results[0]
     return RateCurve(first.arm, first.name, first.match, first.host, seed, tuple(points))
 
@@ -125,8 +131,3 @@ def _on_grid(arm: Arm, suite: Suite, results: Sequence[Result]) -> RateCurve | N
     fresh = [r for r in results if r.lr_factor in suite.lrs and not outdated(r, Job(arm, r.seed, r.lr_factor))]
     curve = rate_curve(fresh)
     return curve if curve and len(curve.points) == len(suite.lrs) else None
-
-
-def _loss(result: Result) -> float:
-    loss = result.valid_loss
-    return loss if loss is not None and math.isfinite(loss) and result.status != "diverged" else math.inf

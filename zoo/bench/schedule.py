@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from zoo.bench.arms import Job
-from zoo.bench.store import TUNING_SEED
+from zoo.bench.store import is_tuning
 from zoo.runs.metrics import last_step
 from zoo.system.clock import duration
 from zoo.system.table import counted
@@ -81,7 +81,7 @@ class Schedule:
         """Note that a run begins."""
         if job.key not in self.todo:  # at another learning rate than it looked at first
             same = [key for key, each in self.todo.items() if (each.arm.id, each.seed) == (job.arm.id, job.seed)]
-            if same and job.seed != TUNING_SEED:
+            if same and not is_tuning(job.seed):
                 del self.todo[same[0]]
             else:
                 self.total += 1

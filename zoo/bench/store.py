@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import marshal
 import math
+import statistics
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ FILE = "results.jsonl"
 KINDS = dict.fromkeys(get_args(Kind))  # of match
 LOCK = "bench.lock"
 TUNING_SEED = 0  # learning rates are chosen on it, and nothing is judged by it; the seeds that count are 1, 2, …
+FURTHER_TUNING = 10_000  # seeds above it are tuning seeds too: those on which rates that tie are tried again
 OWN = ("train.seed", "train.lr")  # settings that tell the runs of one arm apart; the rate only by its factor
 
 
@@ -260,14 +262,34 @@ def newest(results: Sequence[Result]) -> Result:
     return results[-1]
 
 
-def best_factor(results: Sequence[Result]) -> float | None:
-    """The learning rate that an arm uses: the best on the validation split among those of its tuning seed.
+def is_tuning(seed: int) -> bool:
+    """Whether the runs of a seed choose learning rates; they are not judged."""
+    return seed == TUNING_SEED or seed > FURTHER_TUNING
 
-    Where that has not been run, as in older stores, of its first seed.
+
+def tuning_losses(results: Iterable[Result]) -> dict[float, list[float]]:
+    """The validation losses at every learning rate of an arm on its tuning seeds; infinite where there is none.
+
+    Where no tuning seed was run, as in older stores, those on its first seed.
     """
-    first = min((r.seed for r in results), default=None)
-    tried = [(r.valid_loss, r.lr_factor) for r in results if r.seed == first and r.valid_loss is not None]
-    tried = [(loss, factor) for loss, factor in tried if math.isfinite(loss)]
-    if tried:
-        return min(tried)[1]
-    return min((r.lr_factor for r in results if r.seed == first), default=None)
+    runs = sorted(results, key=lambda run: (run.lr_factor, run.seed))
+    first = min((run.seed for run in runs), default=TUNING_SEED)
+    losses: dict[float, list[float]] = {}
+    for run in runs:
+        if run.seed == first or (first == TUNING_SEED and is_tuning(run.seed)):
+            losses.setdefault(run.lr_factor, []).append(_loss(run))
+    return losses
+
+
+def _loss(run: Result) -> float:
+    loss = run.valid_loss
+    return loss if loss is not None and math.isfinite(loss) and run.status != "diverged" else math.inf
+
+
+def best_factor(results: Iterable[Result]) -> float | None:
+    """The learning rate that an arm uses: that of the lowest mean validation loss over its tuning seeds.
+
+    Of several, as where all of them diverged, the smallest.
+    """
+    means = {factor: statistics.fmean(losses) for factor, losses in tuning_losses(results).items()}
+    return min(means, key=lambda factor: (means[factor], factor), default=None)

@@ -28,6 +28,9 @@ class Suite:
     lrs (above 0): multiples of `train.lr`, tried for every arm on seed 0, by which nothing is judged.
     widenings (at least 0): how many times the rates of `lrs`, at least three, are widened, for all arms, while the loss of an
         arm is lowest at the edge of them.
+    tie_seeds (at least 0): further seeds, by which nothing is judged, on which those rates of an arm are tried that tie; the
+        lowest mean decides.
+    tie (above 0): the part of the loss by which two rates may differ and tie.
     baselines: what the plain block is matched in: nothing, parameters, FLOPs per token; or by training longer: as many FLOPs
         (`tokens`), or as much time (`time`), for which the costs of a step must have been measured.
     costs: also measure time and memory of every arm's training step, in turns with the plain block's.
@@ -44,6 +47,8 @@ class Suite:
     looks: tuple[int, ...] = (3, 5, 8)
     lrs: tuple[float, ...] = (1.0,)
     widenings: int = 0
+    tie_seeds: int = 0
+    tie: float = 0.003
     baselines: tuple[Kind, ...] = ("none", "parameters", "flops")
     costs: bool = True
     margin: float | None = None
@@ -64,6 +69,12 @@ class Suite:
             raise ConfigError(
                 f"suite.widenings = {self.widenings} needs at least three rates to know where a loss is lowest, and suite.lrs"
                 f" has {len(self.lrs)}: write suite.lrs = (0.5, 1.0, 2.0)"
+            )
+        if self.tie_seeds < 0:
+            raise ConfigError(f"suite.tie_seeds = {self.tie_seeds} must be at least 0, a number of further seeds")
+        if not 0 < self.tie < 1:
+            raise ConfigError(
+                f"suite.tie = {self.tie} must be above 0 and below 1, a part of the loss: write suite.tie = 0.003"
             )
         if not self.hosts:
             raise ConfigError('suite.hosts must name "sequential", "parallel" or both')

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from zoo.bench.step_costs import StepCost
-from zoo.bench.store import OWN, TUNING_SEED, Result, best_factor, newest
+from zoo.bench.store import OWN, TUNING_SEED, Result, best_factor, is_tuning, newest
 from zoo.bench.suite_notes import NO_NOTES, SuiteNotes
 from zoo.config.values import changed
 from zoo.counting.spent import Spent
@@ -63,7 +63,7 @@ class ArmResults:
     def at(self, factors: set[float]) -> ArmResults:
         """The arm, had it been given the choice of these learning rates alone."""
         factor = best_factor([run for run in self.tried if run.lr_factor in factors])
-        runs = (run for run in self.tried if run.lr_factor == factor and run.seed != TUNING_SEED)
+        runs = (run for run in self.tried if run.lr_factor == factor and not is_tuning(run.seed))
         return replace(self, runs=tuple(runs))
 
     @property

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from zoo.bench.store import TUNING_SEED, Result
+from zoo.bench.store import Result, is_tuning
 from zoo.report.findings import Findings
 from zoo.system.table import counted
 
@@ -38,7 +38,7 @@ def _counts(report: Findings) -> str:
     """The runs that are judged, those that are not, and how long all of them took."""
     runs = [run for arm in report.arms for run in arm.runs]
     tried = {id(run) for arm in report.arms for run in arm.tried}
-    chose = sum(run.seed == TUNING_SEED or id(run) in tried for run in report.unjudged)
+    chose = sum(is_tuning(run.seed) or id(run) in tried for run in report.unjudged)
     hours = sum(run.seconds for run in (*runs, *report.unjudged)) / 3600
     parts = [f"{counted(len(runs), 'run')} that are judged" if len(runs) != 1 else "1 run that is judged"]
     parts += [f"{chose:,} that chose learning rates"] if chose else []

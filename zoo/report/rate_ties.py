@@ -22,20 +22,23 @@ def rate_ties(report: Findings) -> str:
 def _tie(ladder: LadderFindings, rung: RungResults, by_arm: Mapping[str, ArmResults]) -> str:
     plain = rung.plain.noted
     curve = rate_curve(by_arm[plain.arm].tried) if plain.arm in by_arm else None
-    losses = {point.factor: point.loss for point in curve.points if math.isfinite(point.loss)} if curve else {}
-    chance = math.sqrt(2) * rung.noise.deviation  # of the difference of two runs
-    if plain.factor not in losses:
+    points = {point.factor: point for point in curve.points if math.isfinite(point.loss)} if curve else {}
+    if plain.factor not in points:
         return ""
-    apart = {factor: abs(loss - losses[plain.factor]) for factor, loss in losses.items() if factor != plain.factor}
-    tied = {factor for factor, difference in apart.items() if difference < chance}
+    own = points.pop(plain.factor)
+    apart = {factor: abs(point.loss - own.loss) for factor, point in points.items()}
+    chance = {
+        factor: rung.noise.deviation * math.sqrt(1 / own.seeds + 1 / point.seeds) for factor, point in points.items()
+    }
     rivals = [runs.noted for runs in rung.arms.values() if runs.noted.role in ("method", "gain")]
-    others = [each for each in rivals if each.factor in tied]
+    others = [each for each in rivals if each.factor in apart and apart[each.factor] < chance[each.factor]]
     if not others:
         return ""
     nearest = min({each.factor for each in others}, key=lambda factor: apart[factor])
     names, near = ", ".join(each.label for each in others), f"{apart[nearest]:.4f} nats apart"
+    seeds = "one seed that chooses" if points[nearest].seeds == own.seeds == 1 else "seeds that choose"
     return (
         f"Rung {rung.number} of {ladder.name}, {ladder.host} host: the plain block's rates × {plain.factor:g} and × {nearest:g}"
-        f" tie, as on the one seed that chooses they are {near} and two runs differ by {chance:.4f}; it took × {plain.factor:g},"
+        f" tie, as on the {seeds} they are {near}, within chance ({chance[nearest]:.4f}); it took × {plain.factor:g},"
         f" and a rate that ties with it was taken by {names}."
     )
