@@ -259,6 +259,21 @@ def test_strong_decay_in_float32(kernel: str) -> None:
     assert max(float((x - y).abs().max()) for x, y in zip(own, theirs, strict=True)) < 3 * allowed * largest
 
 
+@pytest.mark.parametrize("each", [-4.9, -9.9, -39.0, -79.0, -500.0])
+def test_large_gradients_of_channels_that_decay_fast(each: float) -> None:
+    """The factors that grow in a chunk have room for what gradients multiply them with."""
+    inputs = given("channel_decay", 40)[:4]
+    inputs[3] = torch.full_like(inputs[3], each)
+    inputs = [x.requires_grad_() for x in inputs]
+    single = [x.detach().float().requires_grad_() for x in inputs]
+    for chunk in (2, 16):
+        exact, mine = naive.decayed(*inputs, torch.zeros(2, 2, 3, 5)), scan.channel_decay(*single, chunk=chunk)
+        theirs = torch.autograd.grad(1e6 * exact[0].square().sum(), inputs)
+        own = torch.autograd.grad(1e6 * mine[0].square().sum(), single)
+        largest = max(float(x.abs().max()) for x in theirs)
+        assert max(float((x - y).abs().max()) for x, y in zip(own, theirs, strict=True)) < 1e-6 * largest
+
+
 @pytest.mark.parametrize(
     "spread, beta, allowed", [(0.0, 1.0, 1.2e-6), (0.0, 2.0, 3e-5), (1e-3, 2.0, 2e-5), (1e-3, 1.0, 2e-6)]
 )
