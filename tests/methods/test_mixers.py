@@ -226,6 +226,28 @@ def test_griffin_that_keeps_nothing_is_wr_7_2() -> None:
         torch.testing.assert_close(mine(u, None), other(u, None))
 
 
+@pytest.mark.parametrize("logit, kept", [(-12.0, 0.9), (-18.0, 0.9), (-200.0, 1.0)])
+def test_griffin_with_closed_gates_holds_what_it_has(logit: float, kept: float) -> None:
+    """Where next to nothing is forgotten next to nothing is written, and every gradient is a number."""
+    built = model(50, 16, depth=1, width=32, head_dim=8, ffn_dim=24, temporal_mixing=mixer("griffin"))
+    own = built.layers[0].temporal_mixing
+    with torch.no_grad():
+        own.recurrence.w.zero_()
+        own.recurrence.b[0] = logit
+        own.recurrence.b[1] = 1e3  # i = 1
+    p = torch.ones(1, 2000, own.conv.size(1), requires_grad=True)
+    h = own.recurrence(own, p, None)
+    log_a = -8 * torch.nn.functional.softplus(own.recurrence.lam.double()) * torch.sigmoid(torch.tensor(logit).double())
+    written, exact = torch.sqrt(-torch.expm1(2 * log_a)), torch.ones_like(log_a)
+    for _ in range(1999):
+        exact = exact * log_a.exp() + written
+    torch.testing.assert_close(h[0, -1].double(), exact, rtol=1e-3, atol=1e-5)
+    assert exact.min() >= kept
+    h.sum().backward()
+    for each in (own.recurrence.lam, own.recurrence.b, p):
+        assert each.grad.isfinite().all()
+
+
 def test_min_gru_with_one_gate_is_an_average() -> None:
     built = random_model(depth=1, temporal_mixing=mixer("min_gru", plain=True, site="ffn", residual=False))
     own, u = built.layers[0].temporal_mixing, torch.randn(2, 6, 32, dtype=torch.float64)
