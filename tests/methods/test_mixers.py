@@ -278,6 +278,14 @@ def test_what_sums_of_products_are_called_elsewhere() -> None:
     torch.testing.assert_close(by_channel, scalar_decay(q, k, v, g, chunk=4))
 
 
+def test_the_heads_of_mamba2_by_their_number_or_their_width() -> None:
+    by_number, by_width = (
+        random_model(temporal_mixing=mixer("mamba2", **each)) for each in ({"heads": 4}, {"head_width": 16})
+    )
+    assert by_number.layers[0].temporal_mixing.a_log.numel() == 4
+    assert torch.equal(logits(by_number), logits(by_width))
+
+
 # -- bad settings ---------------------------------------------------------------------------------------------------------
 
 BAD = [
@@ -290,6 +298,9 @@ BAD = [
     ("min_gru", {"expansion": 0}, "expansion = 0"),
     ("mamba", {"states": 0}, "states = 0"),
     ("mamba2", {"head_width": 7}, "head_width = 7 must divide"),
+    ("mamba2", {"heads": 7}, "heads = 7 must divide"),
+    ("mamba2", {"heads": 0}, "heads = 0 must be at least 1"),
+    ("mamba2", {"heads": 4, "head_width": 16}, "head_width and heads both say"),
     ("linear_attention", {"heads": 33}, "heads = 33 must be from 1 to"),
     ("retention", {"key_width": 3}, "key_width = 3 is odd"),
     ("retention", {"chunk": 0}, "chunk = 0"),
