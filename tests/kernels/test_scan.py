@@ -13,6 +13,7 @@ from helpers import naive_recurrences as naive
 from torch import Tensor
 
 from zoo import scan
+from zoo.kernels import channel_decay
 
 CHUNK = 4
 LENGTHS = [1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 3]
@@ -272,6 +273,12 @@ def test_large_gradients_of_channels_that_decay_fast(each: float) -> None:
         own = torch.autograd.grad(1e6 * mine[0].square().sum(), single)
         largest = max(float(x.abs().max()) for x in theirs)
         assert max(float((x - y).abs().max()) for x, y in zip(own, theirs, strict=True)) < 1e-6 * largest
+
+
+def test_a_decay_without_end_beside_weak_ones_halves_no_chunk() -> None:
+    g = torch.full((2, 64, 2, 3), -0.1)
+    g[:, 20] = -math.inf
+    assert channel_decay._safe_size(g.clamp(min=-channel_decay.STRONGEST), 16) == 16
 
 
 @pytest.mark.parametrize(
