@@ -29,7 +29,7 @@ from zoo.state import State
 from zoo.sums import silu_taps, taps
 
 DECAY = 8.0  # the c of RG-LRU
-STEEPEST = 1000.0  # what the slope of √(1−a²) is taken for where it is more, as the authors bound it
+STEEPEST = 1000.0  # the slope of √(1−a²) counts as at most this in gradients, as in the authors' code
 Ring = Literal["code", "paper"]
 
 
@@ -40,7 +40,7 @@ def ring_start(width: int, ring: Ring) -> nn.Parameter:
 
 
 class _Root(torch.autograd.Function):
-    """√x of x ≥ 0, down to 0 itself; the slope that gradients see is at most `STEEPEST`."""
+    """√x of x ≥ 0; in gradients its slope counts as at most `STEEPEST`, so that they are numbers at 0 too."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
