@@ -199,7 +199,7 @@ def _forward(
     read = states[:-1][late] @ q[late].mT.contiguous()
     _add_product(o, read, decays.into, late)
     end = _state_by_head(states[-1], v.size(-2))
-    kept = (start, q, k, v, weight, skip, scores, written, read, states, *decays)
+    kept = (start, q, k, v, weight, skip, None if g is None else o, scores, written, states, *decays)
     return _rows_of(o, length), end, kept
 
 
@@ -214,9 +214,9 @@ def _backward(
     v: Tensor,
     weight: Tensor | None,
     skip: Tensor | None,
+    o: Tensor | None,
     scores: Tensor,
     written: Tensor,
-    read: Tensor,
     states: Tensor,
     *of_decays: Tensor | None,
 ) -> tuple[Tensor | None, ...]:
@@ -237,19 +237,18 @@ def _backward(
     d_written = grads[1:][early] @ k[early].mT.contiguous()
     _add_product(d_v, d_written, _both(decays.rest, weight), early)
     d_g = d_weight = None
-    if needed[3] or needed[5]:
+    if needed[5]:
         # What is written is worth as much in the pairs of its chunk and, through the states, after it.
-        each = d_pairs.mul_(scores.unsqueeze(-3))
-        of_written = each.sum(-2, keepdim=True)
+        of_written = d_pairs.mul_(scores.unsqueeze(-3)).sum(-2, keepdim=True)
         of_written[early] += _times(_dots(d_written, v[early]), _some(decays.rest, v.size(0), early))
-        d_weight = _of_tokens(of_written, length) if needed[5] else None
+        d_weight = _of_tokens(of_written, length)
     if needed[3]:
-        # e^{G_t} is in all that o_t reads, e^{−G_t} wherever v_t is written, and e^{G_c} in the state after a chunk. The sums
-        # that lead from G to g stay inside a chunk: over all tokens they would cancel digits away.
-        of_read = (each.sum(-1, keepdim=True) if weight is None else each @ weight.mT).mT
-        of_read[late] += _dots(read, d_read[late].view(v[late].shape))
-        of_whole = of_ends(states, grads, -1).unflatten(-1, (-1, v.size(-2))).sum(-1)[..., None, None]
-        d_g = _of_tokens(sums_from(of_read - _times(of_written, weight)) + of_whole, length)
+        assert o is not None
+        # e^{G_t} is in all that o_t reads, e^{−G_t} wherever v_t is written, and e^{G_c} in the state after a chunk; d is in
+        # both of the former. The sums that lead from G to g stay inside a chunk: over all tokens they would cancel digits away.
+        of_both = (o * d_o).addcmul_(v, d_v, value=-1).sum(-2, keepdim=True)
+        ends = (x.unflatten(-2, (-1, v.size(-2))) for x in (states, grads))
+        d_g = _of_tokens(sums_from(of_both) + of_ends(*ends, -2, -1)[..., None, None], length)
     first = _state_by_head(grads[0], v.size(-2)) if needed[4] else None
     return unchunked(d_q, length), unchunked(d_k, length), _rows_of(d_v, length), d_g, first, d_weight, d_skip
 
