@@ -6,7 +6,7 @@ Inside a chunk of c tokens, with G the sums of g, D_ts = e^{G_t − G_s} for s �
 
 No exponent is positive, so any decay is safe. Several heads of values may share a head of keys: their products with the state
 are one product then. Inside, values and states are transposed, time last: heads of values that share keys are then rows of one
-matrix and matrices of their own in the same memory, and no product with them has a transposed right factor, which is slow.
+matrix and matrices of their own in the same memory, and what is transposed as a right factor, which is slow, is small.
 """
 
 from __future__ import annotations
@@ -151,6 +151,11 @@ def _add_product(total: Tensor, product: Tensor, factor: Tensor | None, chunks: 
         some.addcmul_(product.view(some.shape), own)
 
 
+def _turned(x: Tensor, shared: bool) -> Tensor:
+    """xᵀ as a right factor: a copy where heads share keys, as it pays for many rows to its left, else a view."""
+    return x.mT.contiguous() if shared else x.mT
+
+
 def _of_group(x: Tensor) -> Tensor:
     """The sum over heads that share keys of (…, R, c, c); of one alone it is no pass."""
     return x.squeeze(-3) if x.size(-3) == 1 else x.sum(-3)
@@ -192,11 +197,12 @@ def _forward(
     q, k, v = chunked(q, size), chunked(k, size), _columns_of(v, heads, size)
     weight = None if weight is None else _per_token(weight, heads, size)
     decays, scores = _decays(g, heads, size), q @ k.mT
-    o = v @ _pairs(scores, decays.within, weight, skip).mT.contiguous()
+    shared = v.size(3) > 1
+    o = v @ _turned(_pairs(scores, decays.within, weight, skip), shared)
     written = _stacked(_times(v, _both(decays.rest, weight)))
     states = states_of(written, k, _carried(decays.through, v.size(0), v.size(-2)), _stacked_state(start, heads))
     late = reading(start)
-    read = states[:-1][late] @ q[late].mT.contiguous()
+    read = states[:-1][late] @ _turned(q[late], shared)
     _add_product(o, read, decays.into, late)
     end = _state_by_head(states[-1], v.size(-2))
     kept = (start, q, k, v, weight, skip, None if g is None else o, scores, written, states, *decays)
@@ -234,7 +240,7 @@ def _backward(
     accumulate(d_q[late], d_read[late].mT, states[:-1][late])
     accumulate(d_k[early], written[early].mT, grads[1:][early])
     d_v = d_o @ _pairs(scores, decays.within, weight, skip)
-    d_written = grads[1:][early] @ k[early].mT.contiguous()
+    d_written = grads[1:][early] @ _turned(k[early], v.size(3) > 1)
     _add_product(d_v, d_written, _both(decays.rest, weight), early)
     d_g = d_weight = None
     if needed[5]:
