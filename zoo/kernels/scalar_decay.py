@@ -202,8 +202,7 @@ def _forward(
     written = _stacked(_times(v, _both(decays.rest, weight)))
     states = states_of(written, k, _carried(decays.through, v.size(0), v.size(-2)), _stacked_state(start, heads))
     late = reading(start)
-    read = states[:-1][late] @ _turned(q[late], shared)
-    _add_product(o, read, decays.into, late)
+    _add_product(o, states[:-1][late] @ _turned(q[late], shared), decays.into, late)
     end = _state_by_head(states[-1], v.size(-2))
     kept = (start, q, k, v, weight, skip, None if g is None else o, scores, written, states, *decays)
     return _rows_of(o, length), end, kept
@@ -235,10 +234,14 @@ def _backward(
     d_skip = d_pairs.diagonal(dim1=-2, dim2=-1).sum((0, 1, -1)).flatten() if needed[6] else None
     d_pairs = d_pairs.tril_() if decays.within is None else d_pairs.mul_(decays.within)
     d_scores = _of_group(_times(d_pairs, weight))
-    d_q, d_k = d_scores @ k, d_scores.mT @ q
     late, early = reading(start), writing(d_last)
+    # In rows as soon as they are there: what follows finds their memory free, and still in the cache.
+    d_q = d_scores @ k
     accumulate(d_q[late], d_read[late].mT, states[:-1][late])
+    d_q = unchunked(d_q, length)
+    d_k = d_scores.mT @ q
     accumulate(d_k[early], written[early].mT, grads[1:][early])
+    d_k = unchunked(d_k, length)
     d_v = d_o @ _pairs(scores, decays.within, weight, skip)
     d_written = grads[1:][early] @ _turned(k[early], v.size(3) > 1)
     _add_product(d_v, d_written, _both(decays.rest, weight), early)
@@ -256,7 +259,7 @@ def _backward(
         ends = (x.unflatten(-2, (-1, v.size(-2))) for x in (states, grads))
         d_g = _of_tokens(sums_from(of_both) + of_ends(*ends, -2, -1)[..., None, None], length)
     first = _state_by_head(grads[0], v.size(-2)) if needed[4] else None
-    return unchunked(d_q, length), unchunked(d_k, length), _rows_of(d_v, length), d_g, first, d_weight, d_skip
+    return d_q, d_k, _rows_of(d_v, length), d_g, first, d_weight, d_skip
 
 
 _run = recurrence("scalar_decay", forward=_forward, backward=_backward, shapes=shapes_of)
