@@ -83,7 +83,7 @@ class Job(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The same configuration is the same run, whoever asks for it."""
+        """The key of the run in a store: jobs with the same configuration are the same run."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
     @property

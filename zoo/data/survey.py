@@ -114,7 +114,7 @@ def make_survey(corpus: Corpus) -> Survey:
 
 
 def _splits(corpus: Corpus, size: int, skipped: Skipped) -> np.ndarray:
-    """Of every document its split: that of its group, or one that is taken out of it."""
+    """The split of every document: that of its group, or one that is taken out of the group."""
     import numpy as np
 
     digests, declared = Digests(), bytearray()

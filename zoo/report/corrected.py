@@ -65,7 +65,7 @@ def corrected_text(report: Findings) -> str:
 
 
 def corrected_markdown(report: Findings, tables: str) -> str:
-    """The same in Markdown, with a link to the page of the long tables."""
+    """`corrected_text` in Markdown, with a link to the page of the long tables."""
     return markdown(corrected_text(report)).replace(DUNNETT, f"[{DUNNETT}]({tables})", 1)
 
 

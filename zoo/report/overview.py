@@ -176,7 +176,7 @@ def time_text(time: Ratio | None) -> str:
 
 
 def percent_text(ratio: float) -> str:
-    """What is more or less than the plain block's."""
+    """A ratio to the plain block's figure, as a difference in percent."""
     return "±0 %" if abs(ratio - 1) < 5e-5 else f"{ratio - 1:+.1%}".replace("%", " %")
 
 
