@@ -56,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ZooError as error:
         return failed(PROGRAM, error)
     except KeyboardInterrupt:
+        warn(PROGRAM, "interrupted")
         return 128 + signal.SIGINT
     for note in exported.notes:
         warn(PROGRAM, note)

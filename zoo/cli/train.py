@@ -110,6 +110,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return failed(PROGRAM, ZooError(_in_place(str(error))))
         return 2
     except KeyboardInterrupt:
+        if argv is None:
+            signal.signal(
+                signal.SIGINT, signal.SIG_DFL
+            )  # a second Ctrl-C ends the process as it ends, without a traceback
         _say("interrupted; the same command continues from the last checkpoint, or begins again where there is none")
         return 128 + signal.SIGINT
 
