@@ -109,7 +109,7 @@ def _backward(
     behind: Tensor,
     through: Tensor,
 ) -> tuple[Tensor | None, ...]:
-    """q and k carry their decays here."""
+    """The gradients of all inputs; `q` and `k` are those that have their decays multiplied in."""
     length = d_rows.size(1)
     d_o = chunked(d_rows, v.size(3))
     grads = gradients_of((q * before).mT, d_o, decayed_by(through.mT), d_last, needed[4])

@@ -73,7 +73,7 @@ def scalar_decay(
 
 
 class _Decays(NamedTuple):
-    """What the log-decays of all chunks come to, R heads to a head of keys; None of each without decay."""
+    """The log-decays of all chunks in the forms that products need, R heads per head of keys; all None without decay."""
 
     within: Tensor | None  # D: (n, B, Hk, R, c, c)
     into: Tensor | None  # e^G, what is left of the state before the chunk: (n, B, Hk, R, 1, c)
@@ -99,7 +99,7 @@ def _per_token(x: Tensor, heads: int, size: int) -> Tensor:
 
 
 def _of_tokens(x: Tensor, length: int) -> Tensor:
-    """The reverse."""
+    """Numbers (B, T, H) per token and head, from what `_per_token` makes of them."""
     return unchunked(x.squeeze(-2).mT, length).flatten(2)
 
 
@@ -109,7 +109,7 @@ def _columns_of(x: Tensor, heads: int, size: int) -> Tensor:
 
 
 def _rows_of(x: Tensor, length: int) -> Tensor:
-    """The reverse."""
+    """Rows (B, T, H, V), from what `_columns_of` makes of them."""
     return unchunked(x.movedim(-1, 3), length).flatten(2, 3)
 
 
@@ -124,7 +124,7 @@ def _stacked_state(state: Tensor | None, heads: int) -> Tensor | None:
 
 
 def _state_by_head(state: Tensor, width: int) -> Tensor:
-    """The reverse, a copy."""
+    """A state (B, H, K, V), copied from what `_stacked_state` makes of it."""
     return state.unflatten(-2, (-1, width)).flatten(1, 2).mT.clone(memory_format=torch.contiguous_format)
 
 
@@ -133,12 +133,12 @@ def _times(x: Tensor, factor: Tensor | None) -> Tensor:
 
 
 def _both(factor: Tensor | None, other: Tensor | None) -> Tensor | None:
-    """The product of what there is of two factors."""
+    """The product of two factors, of which None is 1."""
     return other if factor is None else _times(factor, other)
 
 
 def _some(x: Tensor | None, count: int, chunks: slice) -> Tensor | None:
-    """Some of `count` chunks of what may be the same in all of them."""
+    """Some chunks of x, which has one entry for each of `count` chunks or one for all of them."""
     return None if x is None else x.expand(count, *x.shape[1:])[chunks]
 
 
@@ -157,7 +157,7 @@ def _turned(x: Tensor, shared: bool) -> Tensor:
 
 
 def _of_group(x: Tensor) -> Tensor:
-    """The sum over heads that share keys of (…, R, c, c); of one alone it is no pass."""
+    """The sum of (…, R, c, c) over the R heads that share keys; of a single one it is a view."""
     return x.squeeze(-3) if x.size(-3) == 1 else x.sum(-3)
 
 
@@ -178,7 +178,7 @@ def _pairs(scores: Tensor, within: Tensor | None, weight: Tensor | None, skip: T
 
 
 def _carried(through: Tensor | None, chunks: int, width: int) -> Carry:
-    """Decay by e^{G_c}, of every row of R·V."""
+    """The function that carries a state through a chunk: each of the R·V rows decays by e^{G_c}."""
     return decayed_by(None if through is None else _stacked(through.expand(chunks, -1, -1, -1, width, -1)))
 
 

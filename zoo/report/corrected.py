@@ -1,4 +1,4 @@
-"""Which verdicts of ladders stand as well where they are corrected for all methods of their size."""
+"""Which verdicts of ladders still hold when they are corrected for all methods of their size."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _corrected(standing: Standing, compared: Mapping[str, Comparison]) -> list[C
 
 
 def corrected_text(report: Findings) -> str:
-    """How many decided verdicts of ladders stand where they are corrected, and which do not; empty without any."""
+    """How many decided verdicts of ladders still hold when they are corrected, and which do not; empty without any."""
     rows = corrected(report)
     if not rows:
         return ""
@@ -65,7 +65,7 @@ def corrected_text(report: Findings) -> str:
 
 
 def corrected_markdown(report: Findings, tables: str) -> str:
-    """The same in Markdown, with a link to the page of the long tables."""
+    """`corrected_text` in Markdown, with a link to the page of the long tables."""
     return markdown(corrected_text(report)).replace(DUNNETT, f"[{DUNNETT}]({tables})", 1)
 
 

@@ -172,7 +172,7 @@ def _row(row: Row, scale: Scale, links: Mapping[str, str], optimizers: bool) -> 
 
 
 def _beside(row: Row) -> str:
-    """What stands beside a verdict: marks, and that its FLOPs alone make a method hurt."""
+    """The text after a verdict: marks, and whether its FLOPs alone make the method hurt."""
     if row.size:
         return ""
     used = [mark for mark in MARKS if mark in marks(row.standing)]

@@ -124,7 +124,7 @@ def control_text(standing: Standing) -> str:
 
 
 def flops_text(standing: Standing) -> str:
-    """What is said of a method whose FLOPs outweigh its lower loss."""
+    """The remark on a method whose FLOPs outweigh its lower loss."""
     return f"by its FLOPs: its loss is {-standing.sizes[-1].difference:.3f} lower"
 
 
@@ -176,7 +176,7 @@ def time_text(time: Ratio | None) -> str:
 
 
 def percent_text(ratio: float) -> str:
-    """What is more or less than the plain block's."""
+    """A ratio to the plain block's figure, as a difference in percent."""
     return "±0 %" if abs(ratio - 1) < 5e-5 else f"{ratio - 1:+.1%}".replace("%", " %")
 
 
@@ -231,7 +231,7 @@ def controls_table(ladder: LadderFindings) -> Table:
 
 
 def trust(ladders: Sequence[LadderFindings]) -> str:
-    """How sure all of it is, in a sentence or two."""
+    """How reliable the results on the screen are, in a sentence or two."""
     if not ladders:
         return (
             "Every row is of one size, where a difference may not hold at another: a ladder would tell."

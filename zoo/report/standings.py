@@ -39,7 +39,7 @@ class Rates(NamedTuple):
 
     @property
     def at_edge(self) -> bool:
-        """Whether the best is the lowest or the highest of several: one beyond may be better."""
+        """Whether the best rate is the lowest or the highest of several: a rate beyond it may be better."""
         return len(self.tried) > 1 and self.chosen in (min(self.tried), max(self.tried))
 
     @property
