@@ -149,8 +149,9 @@ def _table(some: Sequence[Standing], links: Mapping[str, str]) -> str:
     return (
         f'<div class="scroll"><table class="standings"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
         f'<p class="note">{text(kappa)}Dot: the estimate; bar: its 95 % interval; {way}; a diamond lies beyond the axis.'
-        " Sizes: parameters of the plain block. Time ×: a training step's beside the plain block's; parameters and FLOPs: what the method has more. A"
-        f" method's name opens its page; a word explains itself when pointed at. {text(marks_text(shown(some)))}{note}</p>"
+        " Sizes: parameters of the plain block. Time ×: a training step's beside the plain block's; parameters and FLOPs: what"
+        " the method has more. A method's name opens its page; a word explains itself when pointed at."
+        f" {text(marks_text(shown(some)))}{note}</p>"
     )
 
 

@@ -16,7 +16,7 @@ def rate_ties(report: Findings) -> str:
     by_arm = {arm.id: arm for arm in report.arms}
     found = [_tie(ladder, rung, by_arm) for ladder in report.ladders for rung in ladder.rungs]
     said = [sentence for sentence in found if sentence]
-    return " ".join([*said, "A part of their κ there may be the rate."]) if said else ""
+    return " ".join([*said, "Part of the κ of these methods may be due to the rate."]) if said else ""
 
 
 def _tie(ladder: LadderFindings, rung: RungResults, by_arm: Mapping[str, ArmResults]) -> str:
@@ -35,7 +35,7 @@ def _tie(ladder: LadderFindings, rung: RungResults, by_arm: Mapping[str, ArmResu
     nearest = min({each.factor for each in others}, key=lambda factor: apart[factor])
     names, near = ", ".join(each.label for each in others), f"{apart[nearest]:.4f} nats apart"
     return (
-        f"Rung {rung.number} of {ladder.name}, {ladder.host} host: the plain block's rates × {plain.factor:g} and × {nearest:g}"
-        f" tie, as on the one seed that chooses they are {near} and two runs differ by {chance:.4f}; it took × {plain.factor:g},"
-        f" and a rate that ties with it was taken by {names}."
+        f"Rung {rung.number} of {ladder.name}, {ladder.host} host: the plain block took its learning rate × {plain.factor:g}, and"
+        f" {names} took another one, as good for the plain block within chance: on the one seed that chooses, its losses at"
+        f" × {plain.factor:g} and × {nearest:g} are {near}, less than two runs differ by ({chance:.4f})."
     )
