@@ -193,7 +193,7 @@ def test_a_rate_that_chance_chose_for_the_plain_block_is_said() -> None:
     assert said.startswith(
         "Rung 1 of small, sequential host: the plain block took its learning rate × 1, and v1_m4 took another one, as good for"
         " the plain block within chance: on the one seed that chooses, its losses at × 1 and × 0.5 are 0.0010 nats apart, less"
-        " than two runs differ by (0.0"
+        " than the 0.0"
     )
     assert remarks(tried_at_half(4.05, 0.5)) == []  # no tie
     assert remarks(tried_at_half(4.001, 1.0)) == []  # the same rate

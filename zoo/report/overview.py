@@ -245,7 +245,7 @@ def trust(ladders: Sequence[LadderFindings]) -> str:
     for ladder in ladders:
         outcomes = controls(ladder)
         failed = [each for each in outcomes if not each.passed]
-        where = f"{ladder.name}, {ladder.host} host"
+        where = f"Ladder {ladder.name}, {ladder.host} host"
         if not outcomes:
             sentences.append(f"{where}: no control was run, so nothing is to be believed yet.")
         elif failed:

@@ -37,5 +37,5 @@ def _tie(ladder: LadderFindings, rung: RungResults, by_arm: Mapping[str, ArmResu
     return (
         f"Rung {rung.number} of {ladder.name}, {ladder.host} host: the plain block took its learning rate × {plain.factor:g}, and"
         f" {names} took another one, as good for the plain block within chance: on the one seed that chooses, its losses at"
-        f" × {plain.factor:g} and × {nearest:g} are {near}, less than two runs differ by ({chance:.4f})."
+        f" × {plain.factor:g} and × {nearest:g} are {near}, less than the {chance:.4f} by which two runs differ."
     )
