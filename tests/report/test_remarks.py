@@ -191,9 +191,9 @@ def tried_at_half(other: float, taken: float) -> Findings:
 def test_a_rate_that_chance_chose_for_the_plain_block_is_said() -> None:
     (said,) = remarks(tried_at_half(4.001, 0.5))
     assert said.startswith(
-        "Rung 1 of small, sequential host: the plain block took its learning rate × 1, and v1_m4 took another one, as good for"
-        " the plain block within chance: on the one seed that chooses, its losses at × 1 and × 0.5 are 0.0010 nats apart, less"
-        " than the 0.0"
+        "Rung 1 of small (100 k parameters), sequential host: the plain block took its learning rate × 1, and v1_m4 took another"
+        " one, as good for the plain block within chance: on the one seed that chooses, its losses at × 1 and × 0.5 are 0.0010"
+        " nats apart, less than the 0.0"
     )
     assert remarks(tried_at_half(4.05, 0.5)) == []  # no tie
     assert remarks(tried_at_half(4.001, 1.0)) == []  # the same rate
@@ -206,6 +206,7 @@ def test_it_is_said_what_kappa_rests_on() -> None:
     made = made_up_ladder({"v1_m4": 1.15, "v1_m3": 1.0})
     three = trust(made.findings.ladders)
     assert "a quadratic through the plain block's losses at 3 sizes" in three and "of the test split" in three
+    assert three.startswith("A ladder trains the plain block and every method at several sizes, its rungs")
     assert "No verdict is corrected for 2 methods" in three and "95 % intervals of one method at a time" in three
     arms = {key: arm for key, arm in made.notes.ladder_arms.items() if key[1] < 4}
     untested = [dataclasses.replace(run, test_loss=None) for run in made.results]

@@ -25,6 +25,7 @@ MARKS = {
     FAR: "κ this far from 1 has the right sign, not the right size",
     OWN_NOISE: "its runs scatter far more than those of the others, so its interval is of its own noise",
 }
+LADDER = "A ladder trains the plain block and every method at several sizes, its rungs, by one recipe."
 WHOLE_STEPS = 0.005  # of ln κ: a whole number of steps is not quite 10 % more tokens
 
 
@@ -255,7 +256,7 @@ def trust(ladders: Sequence[LadderFindings]) -> str:
         else:
             sentences.append(f"{where}: all {len(outcomes)} controls came out as expected.")
         sentences += _basis(ladder)
-    return "Intervals are 95 % intervals of one method at a time. " + " ".join(sentences)
+    return f"{LADDER} Intervals are 95 % intervals of one method at a time. " + " ".join(sentences)
 
 
 def _basis(ladder: LadderFindings) -> list[str]:

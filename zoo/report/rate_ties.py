@@ -9,6 +9,7 @@ from zoo.bench.rate_curves import rate_curve
 from zoo.report.arm_results import ArmResults
 from zoo.report.findings import Findings
 from zoo.report.ladder_results import LadderFindings, RungResults
+from zoo.report.overview import size_text
 
 
 def rate_ties(report: Findings) -> str:
@@ -35,7 +36,8 @@ def _tie(ladder: LadderFindings, rung: RungResults, by_arm: Mapping[str, ArmResu
     nearest = min({each.factor for each in others}, key=lambda factor: apart[factor])
     names, near = ", ".join(each.label for each in others), f"{apart[nearest]:.4f} nats apart"
     return (
-        f"Rung {rung.number} of {ladder.name}, {ladder.host} host: the plain block took its learning rate × {plain.factor:g}, and"
-        f" {names} took another one, as good for the plain block within chance: on the one seed that chooses, its losses at"
+        f"Rung {rung.number} of {ladder.name} ({size_text(rung.parameters)} parameters), {ladder.host} host: the plain block took"
+        f" its learning rate × {plain.factor:g}, and {names} took another one, as good for the plain block within chance: on the"
+        f" one seed that chooses, its losses at"
         f" × {plain.factor:g} and × {nearest:g} are {near}, less than the {chance:.4f} by which two runs differ."
     )
