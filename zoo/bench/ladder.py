@@ -67,6 +67,10 @@ class Ladder:
                 raise ConfigError(
                     f"ladder.{control} must name a method whose {control} is known: every ladder has its controls"
                 )
+        if self.gain == self.harm:
+            raise ConfigError(
+                f"ladder.gain and ladder.harm are both {self.gain}: one method is no control for a gain and for a harm"
+            )
         if not 0 < self.margin < math.inf:
             raise ConfigError(
                 f"ladder.margin = {self.margin:g} must be above 0: the part of the compute that is too little to matter,"
@@ -104,7 +108,7 @@ class Ladder:
             raise ConfigError(
                 f"ladder.looks = {self.looks} must be numbers of seeds from 1 to {MOST_SEEDS}, each larger than the one before"
             )
-        if max(self.seeds) < 2 and not self.looks:
+        if max(*self.seeds, *self.looks) < 2:
             raise ConfigError(
                 f"ladder.seeds = {self.seeds}: with one seed at every rung nothing says how large the noise is; give one rung"
                 " two or more"

@@ -57,11 +57,12 @@ def corrected_text(report: Findings) -> str:
         return ""
     stand = [each for each in rows if each.stands]
     levels = " and ".join(f"{level:.2g}" for level in sorted({each.level for each in rows}))
+    fall = [each for each in rows if not each.stands]
     said = (
-        f"Corrected for all methods of their size ({DUNNETT} of the loss; level {levels}), {len(stand) or 'none'} of"
+        f"Corrected for all methods of their size ({DUNNETT} of the loss; level {levels}), {len(stand) or 'none'} of the"
         f" {counted(len(rows), 'decided verdict')} {'stand' if len(stand) > 1 else 'stands'} at any size"
     )
-    return f"{said}{_named(': ', stand)}{_named('; not so: ', [each for each in rows if not each.stands])}."
+    return f"{said}{_named(': ', stand)}{_named('; these do not: ' if stand else ': ', fall)}."
 
 
 def corrected_markdown(report: Findings, tables: str) -> str:

@@ -63,6 +63,7 @@ class AtSize(NamedTuple):
     arm: str  # the method's
     plain_arm: str
     rates: Rates
+    in_time: Effect = UNKNOWN  # κ_time of a ladder's rung
 
 
 class Cost(NamedTuple):
@@ -183,6 +184,7 @@ def _at_rung(
         arm=runs.noted.arm,
         plain_arm=rung.plain.noted.arm,
         rates=_rates(runs, rung.plain, by_arm),
+        in_time=_multiplier(at.time.log) if at and at.time else UNKNOWN,
     )
 
 
