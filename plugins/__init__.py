@@ -1,1 +1,1 @@
-"""The methods of the catalogue, one module a family. Each is an entry point in setup.cfg, loaded like anyone else's."""
+"""The methods of the catalogue, one module per family. Each is an entry point in setup.cfg, loaded like any other one."""

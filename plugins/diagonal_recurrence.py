@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +29,7 @@ from zoo.state import State
 from zoo.sums import silu_taps, taps
 
 DECAY = 8.0  # the c of RG-LRU
-SMALLEST = 2.5e-7  # of 1 − a², so that the slope of its root is at most 1000, as the authors bound it
+STEEPEST = 1000.0  # the slope of √(1−a²) counts as at most this in gradients, as in the authors' code
 Ring = Literal["code", "paper"]
 
 
@@ -37,6 +37,21 @@ def ring_start(width: int, ring: Ring) -> nn.Parameter:
     """Λ: softplus(Λ) = −ln a, with a² ~ U(0.9², 0.999²) as the authors' code, or a⁸ ~ U(0.9, 0.999) as the paper."""
     power, (low, high) = {"code": (2, (0.9**2, 0.999**2)), "paper": (8, (0.9, 0.999))}[ring]
     return vector(softplus_inverse(-torch.log(torch.empty(width).uniform_(low, high)) / power))
+
+
+class _Root(torch.autograd.Function):
+    """√x of x ≥ 0; in gradients its slope counts as at most `STEEPEST`, so that they are numbers at 0 too."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        root = x.sqrt()
+        ctx.save_for_backward(root)
+        return root
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (root,) = ctx.saved_tensors
+        return grad / (2 * root).clamp(min=1 / STEEPEST)
 
 
 class Recurrence(nn.Module):
@@ -69,7 +84,7 @@ class Recurrence(nn.Module):
         r, i = self.gates(p)
         log_a = r * (-DECAY * F.softplus(wide(self.lam)))
         a = log_a.exp()
-        root = torch.sqrt((-torch.expm1(2 * log_a)).clamp(min=SMALLEST))
+        root = _Root.apply(-torch.expm1(2 * log_a))
         if self.first_whole and (state is None or state.start == 0):
             root = torch.cat([torch.ones_like(root[:, :1]), root[:, 1:]], dim=1)
         mixer.watch("kept", a)

@@ -29,7 +29,7 @@ Where = Literal["both", "attention_input", "ffn"]
 
 
 def joined_width(layer: Layer) -> int:
-    """Of queries, keys and values side by side."""
+    """The width of queries, keys and values side by side."""
     return (layer.num_heads + 2 * layer.num_kv_heads) * layer.head_dim
 
 
@@ -180,7 +180,7 @@ class ShiftLora(TemporalMixing):
         return for_consumers(tuple(torch.addcmul(u, delta, share.to(u.dtype)) for share in shares))
 
     def own_shares(self) -> Tensor:
-        """What this token has of every consumer's input while the maps say 0."""
+        """The share of this token in every consumer's input while the maps give 0."""
         return 1 - self.lambdas
 
 

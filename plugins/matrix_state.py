@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from zoo_plugins.mixers import (
     MatrixStateMixer,
+    at_least_one,
     joined,
     linear,
     normal,
@@ -194,7 +195,8 @@ class Mamba2(MatrixStateMixer):
     """[g; x; B; C; τ] = W_in u, x, B, C = SiLU(conv4(·) + b), Δ = softplus(τ + b_Δ), z = W_out RMSNorm((y + D x) ⊙ SiLU(g)).
 
     y of a head: S_t = e^{−e^{A}Δ_t} S_{t−1} + B_t ⊗ (Δ_t x_t), y_t = S_tᵀ C_t; B and C, of `states` numbers, are shared by heads.
-    `expansion` · D channels in heads of `head_width`: 64, or what 64 and the channels have in common, unless given.
+    `expansion` · D channels in heads of `head_width`: 64, or what 64 and the channels have in common, unless it or the number
+    of `heads` is given.
     """
 
     def __init__(
@@ -202,17 +204,22 @@ class Mamba2(MatrixStateMixer):
         layer: Layer,
         expansion: int = 2,
         head_width: int | None = None,
+        heads: int | None = None,
         states: int = 64,
         chunk: int | None = None,
         site: MixingSite = "attention",
         residual: bool = True,
     ) -> None:
         super().__init__(layer, None, chunk, site, residual, expansion=expansion, head_width=head_width, states=states)
+        at_least_one(heads=heads)
         inner = expansion * layer.width
-        width = math.gcd(inner, 64) if head_width is None else head_width
-        if inner % width:
-            raise ZooError(f"head_width = {width} must divide the inner width, which is {inner}")
-        self.channels, self.states, self.heads = inner, states, inner // width
+        if head_width is not None and heads is not None:
+            raise ZooError("head_width and heads both say how the inner width is divided: give one of them")
+        for name, value in (("head_width", head_width), ("heads", heads)):
+            if value is not None and inner % value:
+                raise ZooError(f"{name} = {value} must divide the inner width, which is {inner}")
+        self.channels, self.states = inner, states
+        self.heads = heads or inner // (head_width or math.gcd(inner, 64))
         convolution = inner + 2 * states
         self.w_in = linear(inner + convolution + self.heads, layer.width)
         self.conv = short_convolution(convolution)

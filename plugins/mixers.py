@@ -1,4 +1,4 @@
-"""What the published mixers of a token with its whole past have in common: their place, their starts, short convolutions."""
+"""What the published mixers of a token with its whole past have in common: site, starting values, short convolutions."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class Mixer(TemporalMixing):
         return {} if gain is None else {"gain": gain.square().mean().sqrt()}
 
     def before(self, state: State | None, name: str = "state") -> Tensor | None:
-        """What the recurrence had come to before this pass."""
+        """The state of the recurrence before this pass."""
         return None if state is None else state.get(self, name)
 
     def keep(self, state: State | None, last: Tensor, name: str = "state") -> None:
-        """What it has come to, for the next pass."""
+        """Keep the state of the recurrence for the next pass."""
         if state is not None:
             state.set(self, name, last)
 
@@ -82,7 +82,7 @@ def uniform(*shape: int, bound: float) -> nn.Parameter:
 
 
 def linear(rows: int, columns: int) -> nn.Parameter:
-    """As torch's Linear starts: U(±1/√columns)."""
+    """A matrix that starts as torch's Linear does: U(±1/√columns)."""
     return uniform(rows, columns, bound=columns**-0.5)
 
 
@@ -91,7 +91,7 @@ def xavier(rows: int, columns: int, gain: float) -> nn.Parameter:
 
 
 def joined(*parts: nn.Parameter) -> nn.Parameter:
-    """Matrices that read one input, as one: a single product makes all of their answers."""
+    """Several matrices that read one input, joined into one: a single product gives all of their outputs."""
     return nn.Parameter(torch.cat([part.detach() for part in parts]))
 
 
@@ -121,7 +121,7 @@ def wide(x: Tensor) -> Tensor:
 
 
 def heads_of(layer: Layer, heads: int | None) -> int:
-    """How many heads: the host's unless said."""
+    """The number of heads: that of the host unless given."""
     count = layer.num_heads if heads is None else heads
     if not 1 <= count <= layer.width:
         raise ZooError(f"heads = {count} must be from 1 to the model's width, which is {layer.width}")

@@ -43,7 +43,7 @@ class Cema(Mixer):
         return alpha.to(wide(self.alpha).dtype), torch.log1p(-alpha * delta), angle
 
     def kernel(self, length: int) -> Tensor:
-        """(T, D): what a token is worth l tokens later. l = i c + j, so that powers are made of two short tables."""
+        """(T, D): the weight of a token l tokens later. l = i c + j, so that powers are made of two short tables."""
         alpha, log_decay, angle = self.mode()
         size = math.isqrt(length - 1) + 1
         gamma = wide(self.gamma) * alpha

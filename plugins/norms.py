@@ -1,11 +1,11 @@
-"""Where the norms stand: after the branch, or after the sum, in place of before the sublayer or beside that.
+"""The place of the norms: after the branch or after the sum, instead of before the sublayer or in addition.
 
     peri_ln         x' = x + N'(F(N x))
     olmo_norm       x' = x + N'(F(x))
     post_norm       x' = N'(x + F(x));      deepnorm   x' = N'(α x + F(x)), α = (2L)^¼
     residual_dual   x' = N'(x + F(x)),  r' = r + F(x);  the output is x + N''(r)
 
-N' is an RMSNorm with a gain. In the parallel host a norm of the stream stands once, after both branches.
+N' is an RMSNorm with a gain. In the parallel host there is one norm of the stream, after both branches.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A block that stands on something else than the stream: both sublayers and the skip take it for their input."""
+"""A block whose sublayers and skip take something else than the stream as their input."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def plain(q: Tensor, k: Tensor) -> Term:
 
 
 def for_queries(of_heads: Tensor, q: Tensor) -> Tensor:
-    """What heads have, (H, …), for the query heads: those that another method gave to one head share it."""
+    """Values per head (H, …) repeated for the query heads: several that another method gave to one head share its value."""
     times = q.size(1) // of_heads.size(0)
     return of_heads if times == 1 else of_heads.repeat_interleave(times, dim=0)
 

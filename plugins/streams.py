@@ -51,7 +51,7 @@ class MadeOfStream(nn.Module):
         raise NotImplementedError
 
     def for_read(self, stream: Tensor, streams: Tensor) -> Seen:
-        """`streams`: the same as H."""
+        """What a sublayer's read needs of a stream; `streams` is that stream as H."""
         (shared,) = share_gradients(streams)
         self.kept = Seen(stream, shared, self.made(shared))
         return self.kept
@@ -123,7 +123,7 @@ class HyperConnections(Residual):
         )
 
     def width(self, layer: Layer) -> int:
-        """Of one stream."""
+        """The width of one stream."""
         return layer.width
 
     def reads_at(self, layer: Layer, site: Site) -> Tensor:
@@ -152,7 +152,7 @@ class HyperConnections(Residual):
         return stream
 
     def given(self, branch: Tensor) -> Tensor:
-        """What the streams are given of a branch: all of it."""
+        """The part of a branch that is written to the streams: all of it."""
         return branch.unsqueeze(2)
 
     def probes(self) -> dict[str, Tensor]:

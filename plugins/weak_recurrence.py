@@ -59,7 +59,7 @@ def bias(width: int) -> nn.Parameter:
 
 
 def past_tokens(n: int) -> int:
-    """How many tokens before this one are read: one at least."""
+    """The number of tokens before this one that are read: at least one."""
     if n < 1:
         raise ZooError(f"n = {n} must be at least 1: it is the number of tokens before this one that are read")
     return n
@@ -241,7 +241,7 @@ class GatedConvolution(Gated):
 class GatedRandomConvolution(Gated):
     """wr_8_log, as coded: wr_8 with a fresh random kernel and bias at every forward pass; wr_8_1_log (`squashed`): σ of it.
 
-    Void: nothing of it is learned.
+    Void as a method: the kernel is noise and is not learned.
     """
 
     deterministic = False

@@ -38,6 +38,7 @@ GOOD = {"depths": (1, 2, 3), "seeds": (3, 3, 2), "gain": "wr_mean", "harm": "ski
         ({"seeds": (3, 3)}, "must have one number per rung, and ladder.depths has 3"),
         ({"seeds": (3, 0, 2)}, "rung 2 must have 1 to 99 seeds, which the method and the plain block have in common"),
         ({"seeds": (1, 1, 1)}, "nothing says how large the noise is"),
+        ({"seeds": (1, 1, 1), "looks": (1,)}, "nothing says how large the noise is"),
         ({"looks": (3, 3)}, "each larger than the one before"),
         ({"margin": 0.0}, "ladder.margin = 0 must be above 0"),
         ({"margin": float("nan")}, "ladder.margin = nan must be above 0"),
@@ -48,6 +49,7 @@ GOOD = {"depths": (1, 2, 3), "seeds": (3, 3, 2), "gain": "wr_mean", "harm": "ski
         ({"most_rows": 0}, "must be at least 1"),
         ({"gain": ""}, "ladder.gain must name a method whose gain is known"),
         ({"harm": ""}, "ladder.harm must name a method whose harm is known"),
+        ({"harm": "wr_mean"}, "ladder.gain and ladder.harm are both wr_mean: one method is no control for a gain and"),
     ],
 )
 def test_bad_ladders_get_a_sentence(changed: dict[str, Any], expected: str) -> None:

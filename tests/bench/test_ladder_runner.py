@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from helpers.pretend_ladder import LADDER, SETTINGS, LadderLauncher
 
+from zoo.bench.ladder_jobs import at_look
 from zoo.bench.ladder_notes import read_ladder_arms, read_predictions
 from zoo.bench.ladder_plan import OWN_RATE, LadderPlan, Member, Rung, plan_ladder
-from zoo.bench.ladder_runner import at_look, run_ladder
+from zoo.bench.ladder_runner import run_ladder
 from zoo.bench.store import Store
 
 LOOKS = ["ladder.looks = (2, 3)"]

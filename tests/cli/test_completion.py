@@ -7,6 +7,7 @@ import importlib
 import json
 import shutil
 import subprocess
+import sys
 from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,12 @@ def test_bash_completes_flags_commands_and_methods(script: str, tmp_path: Path) 
     assert completed(script, "zoo-data prepare --work", tmp_path) == ["--workers"]
     assert completed(script, "zoo-eval v1", tmp_path) == ["v1_notes"]
     assert completed(script, ".venv/bin/zoo-eval --ch", tmp_path) == ["--choices"]
+
+
+def test_a_reader_that_stops_early_sees_no_traceback() -> None:
+    command = '"$0" -m zoo completion bash | true; echo "${PIPESTATUS[0]}"'
+    done = subprocess.run(["bash", "-c", command, sys.executable], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

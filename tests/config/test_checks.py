@@ -123,6 +123,12 @@ def test_mistyped_values_are_told_with_file_and_line(binding: str, told: str) ->
 
 
 @pytest.mark.usefixtures("project")
+def test_a_choice_that_there_is_not_has_the_right_type() -> None:
+    assert "'serial'" in (sentence := error_of("model.host = 'serial'")) and "which is str" not in sentence
+    assert "not 3, which is int" in error_of("model.host = 3")
+
+
+@pytest.mark.usefixtures("project")
 def test_a_mistyped_value_is_told_even_where_a_later_one_replaces_it() -> None:
     assert "a.gin:1: model.depth must be int" in error_of("model.depth = 'x'", "model.depth=3")
 

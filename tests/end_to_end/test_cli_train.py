@@ -263,7 +263,7 @@ def test_away_from_a_terminal_it_says_what_it_is_its_first_step_and_one_line_per
 ) -> None:
     run, _, err = finished
     logged = [line for line in err.splitlines() if line.startswith("zoo-train: ")]
-    assert logged[0] == f"zoo-train: reading {corpus}: this and encoding it is done once, for all runs"
+    assert logged[0] == f"zoo-train: reading and encoding {corpus}, once for all runs"
     first, second, *lines = err.splitlines()[len(logged) :]
     assert re.fullmatch(rf"residual\.{METHOD}: [\d,]+ parameters, cpu, float32; folder {re.escape(str(run))}", first)
     assert re.fullmatch(
@@ -331,7 +331,7 @@ def test_a_signal_saves_says_how_to_go_on_and_the_same_command_does(
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 128 + number, err
-    assert "interrupted" in out and "the same command goes on from there" in err
+    assert "interrupted" in out and "the same command continues from there" in err
     step = json.loads((run / "summary.json").read_text())["steps"]
     again = start(*arguments(corpus, longer), "--run", run)
     wait_for(lambda: read_rows(run)[-1]["step"] > step + 5, again)

@@ -64,7 +64,7 @@ def test_an_address_where_nothing_answers() -> None:
 def test_a_cluster_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = RayEngine(FolderPlace(tmp_path), Resources())
     monkeypatch.setattr(engine, "_is_gone", lambda ray, handle: (_ for _ in ()).throw(ConnectionError("no GCS")))
-    with pytest.raises(ZooError, match=r"the Ray cluster is gone \(no GCS\): the same command goes on"):
+    with pytest.raises(ZooError, match=r"the Ray cluster is gone \(no GCS\): the same command continues the bench"):
         engine.states(["one"])
 
 

@@ -216,7 +216,9 @@ def test_all_of_the_length_can_be_used() -> None:
 
 
 def test_folders_that_are_no_runs(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert f"there is no {folder.parent / 'rum'} (nearest: run)" in refusal(capsys, "--run", folder.parent / "rum")
+    assert f"there is no folder {folder.parent / 'rum'} (nearest: run)" in refusal(
+        capsys, "--run", folder.parent / "rum"
+    )
     assert "is not the folder of a run" in refusal(capsys, "--run", tmp_path)
     assert "--run RUN" in refusal(capsys)
 

@@ -13,6 +13,7 @@ from helpers import naive_recurrences as naive
 from torch import Tensor
 
 from zoo import scan
+from zoo.kernels import channel_decay
 
 CHUNK = 4
 LENGTHS = [1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 3]
@@ -257,6 +258,27 @@ def test_strong_decay_in_float32(kernel: str) -> None:
     assert all(torch.isfinite(x).all() for x in own)
     largest = max(float(x.abs().max()) for x in theirs)  # gradients of strong decays are next to nothing
     assert max(float((x - y).abs().max()) for x, y in zip(own, theirs, strict=True)) < 3 * allowed * largest
+
+
+@pytest.mark.parametrize("each", [-4.9, -9.9, -39.0, -79.0, -500.0])
+def test_large_gradients_of_channels_that_decay_fast(each: float) -> None:
+    """The factors that grow in a chunk have room for what gradients multiply them with."""
+    inputs = given("channel_decay", 40)[:4]
+    inputs[3] = torch.full_like(inputs[3], each)
+    inputs = [x.requires_grad_() for x in inputs]
+    single = [x.detach().float().requires_grad_() for x in inputs]
+    for chunk in (2, 16):
+        exact, mine = naive.decayed(*inputs, torch.zeros(2, 2, 3, 5)), scan.channel_decay(*single, chunk=chunk)
+        theirs = torch.autograd.grad(1e6 * exact[0].square().sum(), inputs)
+        own = torch.autograd.grad(1e6 * mine[0].square().sum(), single)
+        largest = max(float(x.abs().max()) for x in theirs)
+        assert max(float((x - y).abs().max()) for x, y in zip(own, theirs, strict=True)) < 1e-6 * largest
+
+
+def test_a_decay_without_end_beside_weak_ones_halves_no_chunk() -> None:
+    g = torch.full((2, 64, 2, 3), -0.1)
+    g[:, 20] = -math.inf
+    assert channel_decay._safe_size(g.clamp(min=-channel_decay.STRONGEST), 16) == 16
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,28 @@ def test_griffin_that_keeps_nothing_is_wr_7_2() -> None:
         torch.testing.assert_close(mine(u, None), other(u, None))
 
 
+@pytest.mark.parametrize("logit, kept", [(-12.0, 0.9), (-18.0, 0.9), (-200.0, 1.0)])
+def test_griffin_with_closed_gates_holds_what_it_has(logit: float, kept: float) -> None:
+    """Where next to nothing is forgotten next to nothing is written, and every gradient is a number."""
+    built = model(50, 16, depth=1, width=32, head_dim=8, ffn_dim=24, temporal_mixing=mixer("griffin"))
+    own = built.layers[0].temporal_mixing
+    with torch.no_grad():
+        own.recurrence.w.zero_()
+        own.recurrence.b[0] = logit
+        own.recurrence.b[1] = 1e3  # i = 1
+    p = torch.ones(1, 2000, own.conv.size(1), requires_grad=True)
+    h = own.recurrence(own, p, None)
+    log_a = -8 * torch.nn.functional.softplus(own.recurrence.lam.double()) * torch.sigmoid(torch.tensor(logit).double())
+    written, exact = torch.sqrt(-torch.expm1(2 * log_a)), torch.ones_like(log_a)
+    for _ in range(1999):
+        exact = exact * log_a.exp() + written
+    torch.testing.assert_close(h[0, -1].double(), exact, rtol=1e-3, atol=1e-5)
+    assert exact.min() >= kept
+    h.sum().backward()
+    for each in (own.recurrence.lam, own.recurrence.b, p):
+        assert each.grad.isfinite().all()
+
+
 def test_min_gru_with_one_gate_is_an_average() -> None:
     built = random_model(depth=1, temporal_mixing=mixer("min_gru", plain=True, site="ffn", residual=False))
     own, u = built.layers[0].temporal_mixing, torch.randn(2, 6, 32, dtype=torch.float64)
@@ -256,6 +278,14 @@ def test_what_sums_of_products_are_called_elsewhere() -> None:
     torch.testing.assert_close(by_channel, scalar_decay(q, k, v, g, chunk=4))
 
 
+def test_the_heads_of_mamba2_by_their_number_or_their_width() -> None:
+    by_number, by_width = (
+        random_model(temporal_mixing=mixer("mamba2", **each)) for each in ({"heads": 4}, {"head_width": 16})
+    )
+    assert by_number.layers[0].temporal_mixing.a_log.numel() == 4
+    assert torch.equal(logits(by_number), logits(by_width))
+
+
 # -- bad settings ---------------------------------------------------------------------------------------------------------
 
 BAD = [
@@ -268,6 +298,9 @@ BAD = [
     ("min_gru", {"expansion": 0}, "expansion = 0"),
     ("mamba", {"states": 0}, "states = 0"),
     ("mamba2", {"head_width": 7}, "head_width = 7 must divide"),
+    ("mamba2", {"heads": 7}, "heads = 7 must divide"),
+    ("mamba2", {"heads": 0}, "heads = 0 must be at least 1"),
+    ("mamba2", {"heads": 4, "head_width": 16}, "head_width and heads both say"),
     ("linear_attention", {"heads": 33}, "heads = 33 must be from 1 to"),
     ("retention", {"key_width": 3}, "key_width = 3 is odd"),
     ("retention", {"chunk": 0}, "chunk = 0"),

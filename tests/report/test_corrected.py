@@ -15,7 +15,8 @@ def test_what_is_clear_stands_when_it_is_corrected() -> None:
     assert {each.standing.name: each.stands for each in rows} == {"v1_m4": True, "wr_1": True}
     told = corrected_text(report)
     assert (
-        "of the loss; level 0.05), 2 of 2 decided verdicts stand at any size: v1_m4 (< 0.001), wr_1 (< 0.001)." in told
+        "of the loss; level 0.05), 2 of the 2 decided verdicts stand at any size: v1_m4 (< 0.001), wr_1 (< 0.001)."
+        in told
     )
     assert "([p (Dunnett)](tables.md) of the loss" in corrected_markdown(report, "tables.md")
 
@@ -25,7 +26,7 @@ def test_what_many_questions_leave_open_is_named() -> None:
     report = made_up_ladder({"v1_m4": 1.02, **{f"v1_m{i}": 1.0 for i in (1, 2, 3, 5, 6, 7)}}).findings
     (small,) = (each for each in corrected(report) if each.standing.name == "v1_m4")
     assert not small.stands and small.p > 0.05
-    assert "none of 1 decided verdict stands at any size; not so: v1_m4 (0.0" in corrected_text(report)
+    assert "none of the 1 decided verdict stands at any size: v1_m4 (0.0" in corrected_text(report)
 
 
 def test_without_a_decided_ladder_nothing_is_said() -> None:

@@ -77,6 +77,16 @@ def test_rows_say_what_they_can_be_filtered_by(both: str) -> None:
     assert "rung 1: 100 k parameters, 2 M tokens" in options
 
 
+def test_a_row_of_one_size_has_its_own_time() -> None:
+    """Its verdict is made of κ_time too, so that has to stand beside it."""
+    page = html_report(made_up_ladder({"v1_m4": 1.15}, times={"v1_m4": 1.25}).findings)
+    rows = [row for row in page.split("<tr") if ">v1_m4</a>" in row and 'data-size="' in row]
+    cells = [re.findall(r'data-label="κ_time"[^>]*>([^<]*)<', row) for row in rows]
+    assert len(rows) == 4 and [len(each) for each in cells] == [1] * 4  # all sizes together, and each of three
+    assert all(0.8 < float(value) < 1.05 for (value,) in cells)
+    assert "κ_time: the same in seconds" in page
+
+
 def test_the_first_screen_comes_first_and_long_tables_last(both: str) -> None:
     order = ["By ladder", 'class="answers"', 'class="filters"', 'class="standings"', "At one size", "All tables"]
     places = [both.index(f"{each}" if each != "All tables" else "<h2>All tables") for each in order]

@@ -169,14 +169,18 @@ def test_a_page_names_the_rates() -> None:
 # --- rates that tie
 
 
-def tried_at_half(other: float, taken: float) -> Findings:
-    """A ladder at whose first rung the plain block was also tried at half its rate, and v1_m4 took `taken`."""
+def tried_at_half(other: float, taken: float, further: Sequence[tuple[float, float]] = ()) -> Findings:
+    """A ladder at whose first rung the plain block was also tried at half its rate, and v1_m4 took `taken`.
+
+    `further` are rates with their losses on a further seed.
+    """
     made = made_up_ladder({"v1_m4": 1.15, "v1_m3": 1.0})
     first = next(arm for (_, depth, label), arm in made.notes.ladder_arms.items() if (depth, label) == (2, "plain"))
     run = next(run for run in made.results if run.arm == first.arm and run.seed == 1)
     tried = [
-        dataclasses.replace(run, key=f"rate {factor}", seed=0, lr_factor=factor, valid_loss=loss)
-        for factor, loss in ((1.0, 4.0), (0.5, other), (2.0, 4.5))
+        dataclasses.replace(run, key=f"rate {factor} {seed}", seed=seed, lr_factor=factor, valid_loss=loss)
+        for seed, of in ((0, ((1.0, 4.0), (0.5, other), (2.0, 4.5))), (10_001, further))
+        for factor, loss in of
     ]
     arms = {
         key: dataclasses.replace(arm, factor=taken) if key[1:] == (2, "v1_m4") else arm
@@ -191,12 +195,14 @@ def tried_at_half(other: float, taken: float) -> Findings:
 def test_a_rate_that_chance_chose_for_the_plain_block_is_said() -> None:
     (said,) = remarks(tried_at_half(4.001, 0.5))
     assert said.startswith(
-        "Rung 1 of small, sequential host: the plain block's rates × 1 and × 0.5 tie, as on the one seed"
-    )
-    assert (
-        "they are 0.0010 nats apart" in said and "it took × 1, and a rate that ties with it was taken by v1_m4." in said
+        "Rung 1 of small (100 k parameters), sequential host: the plain block took its learning rate × 1, and v1_m4 took another"
+        " one, as good for the plain block within chance: on the one seed that chooses, its losses at × 1 and × 0.5 are 0.0010"
+        " nats apart, and chance alone may part them by 0.0"
     )
     assert remarks(tried_at_half(4.05, 0.5)) == []  # no tie
+    (said,) = remarks(tried_at_half(4.001, 0.5, [(1.0, 4.0), (0.5, 4.001)]))
+    assert "on the seeds that choose, its losses at × 1 and × 0.5 are 0.0010 nats apart" in said
+    assert remarks(tried_at_half(4.001, 0.5, [(1.0, 4.0), (0.5, 4.1)])) == []  # a further seed has decided
     assert remarks(tried_at_half(4.001, 1.0)) == []  # the same rate
 
 
@@ -207,7 +213,8 @@ def test_it_is_said_what_kappa_rests_on() -> None:
     made = made_up_ladder({"v1_m4": 1.15, "v1_m3": 1.0})
     three = trust(made.findings.ladders)
     assert "a quadratic through the plain block's losses at 3 sizes" in three and "of the test split" in three
-    assert "No verdict is corrected for 2 methods" in three and "of one question alone" in three
+    assert three.startswith("A ladder trains the plain block and every method at several sizes, its rungs")
+    assert "No verdict is corrected for 2 methods" in three and "95 % intervals of one method at a time" in three
     arms = {key: arm for key, arm in made.notes.ladder_arms.items() if key[1] < 4}
     untested = [dataclasses.replace(run, test_loss=None) for run in made.results]
     two = trust(Findings.of(untested, made.notes._replace(ladder_arms=arms)).ladders)

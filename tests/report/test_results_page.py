@@ -77,7 +77,7 @@ def test_the_pages_of_a_ladder(tmp_path: Path) -> None:
     assert "- **helps, not in time** (2): v1_m4" in page and "*the whole interval of κ lies below 1*" in page
     assert "| [v1_m4](docs/results/v1_m4.md) | helps, not in time | 1.1" in page
     assert "![κ of every method with its interval](docs/results/figures/overview-kappa.svg)" in page
-    assert len(page.encode()) < 20_000 and "all 3 controls came out as they must" in page
+    assert len(page.encode()) < 20_000 and "all 3 controls came out as expected" in page
     written = [tmp_path / "RESULTS.md", *(tmp_path / PAGES).glob("*.md")]
     for file in written:
         for target in re.findall(r"\]\(([^)#]+)", file.read_text("utf-8")):

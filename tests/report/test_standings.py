@@ -85,10 +85,17 @@ def test_words_are_explained_where_they_stand() -> None:
     )
 
 
+def test_one_method_is_named_rather_than_counted() -> None:
+    some = standings(made_up_ladder({f"m{i}": 1.1 for i in range(14)}).findings)
+    methods = [each for each in some if each.role == "method"]
+    assert "more" not in names_text(methods[:13]) and names_text(methods[:13]).count("(") == 13
+    assert names_text(methods[:14]).endswith(" and 2 more")
+
+
 def test_controls_that_fail_are_named() -> None:
     good = made_up_ladder(KAPPAS).findings.ladders
     assert [each.passed for each in controls(good[0])] == [True, True, True]
-    assert "all 3 controls came out as they must" in trust(good)
+    assert "all 3 controls came out as expected." in trust(good)
     bad = made_up_ladder(KAPPAS, controls={"wr_mean": 0.9, "skip_scalar_0": 1.2}).findings.ladders
     assert "1 of 3 controls" in trust(bad) and "wr_mean: hurts" in trust(bad) and "expected it hurts" in trust(bad)
     assert "a ladder would tell" in trust(())

@@ -202,6 +202,16 @@ def test_a_right_method_passes_all() -> None:
     assert report["start"].status == "skipped" and report["causal"].status == "ok"
 
 
+def test_the_derivative_of_a_function_that_curves() -> None:
+    """Over a long step a difference is not the derivative, and nothing is wrong."""
+
+    class Curved(wrong.Mixing):
+        def mix(self, u: torch.Tensor) -> torch.Tensor:
+            return u + torch.sin(400 * u) / 400
+
+    check(Curved, "temporal_mixing", only=["derivative"]).verify()
+
+
 def test_what_is_declared_is_caught_and_told() -> None:
     (result,) = check(wrong.StopsGradientAsDeclared, only=["derivative"]).results
     assert result.status == "declared" and "is not the derivative" in result.detail and result.case

@@ -83,7 +83,7 @@ class Job(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The same configuration is the same run, whoever asks for it."""
+        """The key of the run in a store: jobs with the same configuration are the same run."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
     @property
@@ -136,7 +136,7 @@ def arms_of(
 
 
 def _counted_build(loaded: Config, counts: Counts, **sizes: Any) -> CountedBuild:
-    """The model of a configuration, of these sizes; only what makes the model tells it from others."""
+    """The model of a configuration, of these sizes; only the settings that make the model are compared."""
     makes_a_model = tuple(f"{name}." for name in ("model", *SLOTS))
     bound = {key: value for key, value in loaded.values.items() if key.startswith(makes_a_model)}
     given = {f"model.{size}": value for size, value in sizes.items()}

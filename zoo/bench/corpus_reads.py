@@ -1,4 +1,4 @@
-"""How often the runs of a ladder read their corpus: what is read again and again is worth less than new text."""
+"""How often the runs of a ladder read their corpus: text that is read again and again teaches less than new text."""
 
 from __future__ import annotations
 

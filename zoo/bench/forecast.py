@@ -50,7 +50,7 @@ NOTHING = Estimate(0.0, 0.0, 0.0)
 
 
 class ArmForecast(NamedTuple):
-    """What is still to run of an arm."""
+    """The runs of an arm that are still to be made, and their cost."""
 
     arm: Arm
     runs: int  # in all, those of the store too
@@ -76,7 +76,7 @@ def training_flops(arm: Arm) -> float:
 
 
 def in_flops(flops: float) -> str:
-    """The same forecast for another machine, in words."""
+    """A forecast in FLOPs, for other machines than this one, in words."""
     return f"{flops:.3g} FLOPs of training: on other devices that / (3600 × the FLOP/s that a run reaches) hours of one"
 
 

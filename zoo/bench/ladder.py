@@ -25,10 +25,10 @@ class Ladder:
     seeds (from 1 to 99, one per rung): the number of seeds, 1, 2, … of every arm at each rung.
     looks (rising): the numbers of seeds after which the two smallest rungs are looked at, in place of their `seeds`: a method
         whose verdict is clear there, or hopeless, gets no further seed; () for none.
-    budgets (above 0, three with 1): the multiples of a rung's tokens that the plain block is also trained for, which tell what
+    budgets (above 0, three with 1): the multiples of a rung's tokens that the plain block is also trained for, which show what
         tokens are worth at a fixed size.
     most_rows (at least 1): the largest number of rows in a batch; a larger batch is accumulated. None: any.
-    most_epochs (above 0): how many times a run may read the corpus: from about 4 times on, what is read again counts for
+    most_epochs (above 0): how many times a run may read the corpus: from about 4 times on, text that is read again counts for
         clearly less than new text. A ladder whose longest run would read it more often is refused before anything is run.
     gain: a method whose gain is known: the ladder must find it.
     harm: a method that is known to do harm: the ladder must find that too.
@@ -67,6 +67,10 @@ class Ladder:
                 raise ConfigError(
                     f"ladder.{control} must name a method whose {control} is known: every ladder has its controls"
                 )
+        if self.gain == self.harm:
+            raise ConfigError(
+                f"ladder.gain and ladder.harm are both {self.gain}: one method is no control for a gain and for a harm"
+            )
         if not 0 < self.margin < math.inf:
             raise ConfigError(
                 f"ladder.margin = {self.margin:g} must be above 0: the part of the compute that is too little to matter,"
@@ -104,7 +108,7 @@ class Ladder:
             raise ConfigError(
                 f"ladder.looks = {self.looks} must be numbers of seeds from 1 to {MOST_SEEDS}, each larger than the one before"
             )
-        if max(self.seeds) < 2 and not self.looks:
+        if max(*self.seeds, *self.looks) < 2:
             raise ConfigError(
                 f"ladder.seeds = {self.seeds}: with one seed at every rung nothing says how large the noise is; give one rung"
                 " two or more"

@@ -118,7 +118,7 @@ def plan_ladder(
 
 
 def _check_bindings(loaded: Config) -> None:
-    """Refuse settings that the rule makes, and a method that would stand in every arm."""
+    """Refuse settings that the rule makes, and a method that would be in every arm."""
     if loaded.plugins:
         raise ConfigError(f"{loaded.name} would stand in the plain block too: name methods with --gin or --methods")
     if loaded.get("train.seed") != 1:

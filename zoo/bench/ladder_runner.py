@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from zoo.bench.arms import Job
+from zoo.bench.ladder_jobs import GATE, at_look, kept_rate, planned_jobs
 from zoo.bench.ladder_notes import LadderArm, note_arms
 from zoo.bench.ladder_plan import OWN_RATE, LadderPlan, Member, Rung
 from zoo.bench.launch import Launcher, signals_as_interrupts
@@ -18,12 +17,8 @@ from zoo.bench.pool import Pool
 from zoo.bench.rate_trials import try_rates
 from zoo.bench.schedule import Say, Schedule
 from zoo.bench.step_costs import read_costs
-from zoo.bench.store import TUNING_SEED, Result, Store, by_arm
-from zoo.bench.suite import Suite
+from zoo.bench.store import Store, by_arm
 from zoo.bench.suite_notes import note_suite
-
-GATE = 2  # rungs of the first gate: the smallest, where rates are chosen and looks are taken
-AGREE = math.sqrt(2)  # two rungs whose rates differ by more make the next one try all rates too
 
 
 class Judge(Protocol):
@@ -53,29 +48,10 @@ def run_ladder(
         launcher.stop()
 
 
-def planned_jobs(rungs: Sequence[Rung], suite: Suite, results: Iterable[Result]) -> list[Job]:
-    """The runs of a host's rungs, should every look be needed: at the rates that are known by now, else at the middle one."""
-    of_arm, middle = by_arm(results), suite.lrs[len(suite.lrs) // 2]
-    rates: dict[str, float] = {}
-    jobs = []
-    for rung in rungs:
-        own = [member for member in rung.members if member.role in OWN_RATE]
-        for member in own:
-            runs = of_arm.get(member.arm.id, [])
-            tried = {run.lr_factor for run in runs if run.seed == TUNING_SEED}
-            if tried >= set(suite.lrs):
-                rates[member.label] = best_rate(runs, member.arm, replace(suite, lrs=tuple(sorted(tried))))
-        for member in rung.members:
-            label = member.label if member in own else rung.plain.label
-            jobs += member.jobs(rates.get(label, middle))
-        if rung.number <= GATE and len(suite.lrs) > 1:
-            jobs += [Job(member.arm, TUNING_SEED, factor) for member in own for factor in suite.lrs]
-    return list({job.key: job for job in jobs}.values())
-
-
 def _schedule(plan: LadderPlan, store: Store, launcher: Launcher, say: Say, again: bool) -> Schedule:
-    results = store.read()
-    jobs = [job for rungs in plan.hosts for job in planned_jobs(rungs, plan.suite, results.values())]
+    """What is to be run at least: further looks add to it."""
+    results, first = store.read(), plan.ladder.looks[0] if plan.ladder.looks else 0
+    planned = [each for rungs in plan.hosts for each in planned_jobs(rungs, plan.suite, results, first)]
     costs = read_costs(store.folder) if plan.suite.costs else {}
     measured = (
         sum(
@@ -85,8 +61,8 @@ def _schedule(plan: LadderPlan, store: Store, launcher: Launcher, say: Say, agai
         else 0
     )
     return Schedule(
-        missing_runs(jobs, results, again),
-        tested=len(untested_runs([job for job in jobs if job.seed != TUNING_SEED], results)),
+        missing_runs([job for each in planned for job in each.jobs], results, again),
+        tested=len(untested_runs([job for each in planned for job in each.judged], results)),
         measured=measured,
         at_a_time=launcher.capacity,
         say=say,
@@ -150,7 +126,7 @@ class _Climb:
     def _factors(self, rung: Rung, members: Iterable[Member]) -> dict[str, float]:
         """The rate of every arm: tried at the two smallest rungs, and further up where those disagree."""
         own = [member for member in members if member.role in OWN_RATE]
-        decided = {member.label: rate for member in own if (rate := self._decided(member.label))}
+        decided = {member.label: rate for member in own if (rate := kept_rate(self.rates.get(member.label, ())))}
         tried = [member for member in own if member.label not in decided]
         grid = try_rates(
             self.pool,
@@ -165,14 +141,6 @@ class _Climb:
             factors[member.label] = best_rate(of_arm.get(member.arm.id, ()), member.arm, suite)
             self.rates.setdefault(member.label, []).append(factors[member.label])
         return {member.label: factors.get(member.label, factors[rung.plain.label]) for member in members}
-
-    def _decided(self, label: str) -> float | None:
-        """The rate that an arm keeps from the rungs below; None: it tries all of them, here too."""
-        chosen = self.rates.get(label, [])
-        if len(chosen) < GATE:
-            return None
-        one, other = chosen[-2:]
-        return None if max(one, other) / min(one, other) > AGREE else other
 
     def _train(self, rung: Rung, members: Sequence[Member], factors: Mapping[str, float]) -> None:
         jobs = [job for member in members for job in member.jobs(factors[member.label])]
@@ -213,11 +181,3 @@ class _Climb:
             again=self.pool.again,
             left=self.pool.schedule.after_cost,
         )
-
-
-def at_look(member: Member, look: int) -> Member:
-    """The arm with the seeds of a look: a method has as many, the plain block never fewer; without a look (0) its own."""
-    if not look or member.role not in ("method", "plain"):
-        return member
-    count = look if member.role == "method" else max(look, len(member.seeds))
-    return member._replace(seeds=tuple(range(1, count + 1)))

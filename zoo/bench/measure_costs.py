@@ -46,7 +46,7 @@ def _has_same_code(cost: StepCost, arm: Arm) -> bool:
 
 
 def first_run(arm: Arm) -> Job:
-    """The run whose step stands for all of the arm's."""
+    """The run whose step is measured for the whole arm."""
     return Job(arm, 1, 1.0)
 
 

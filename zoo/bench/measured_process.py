@@ -82,7 +82,7 @@ def _device() -> str:
 
 
 def _finish() -> None:
-    """Wait for a GPU, which goes on after the call has returned."""
+    """Wait until a GPU is done: it still works after a call has returned."""
     if _device() == "cuda":
         import torch
 

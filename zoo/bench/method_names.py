@@ -20,7 +20,7 @@ OPENING, CLOSING, QUOTES = "([{", ")]}", "'\""
 
 
 class Named(NamedTuple):
-    """What the name of an arm stands for."""
+    """The methods and settings that the name of an arm means."""
 
     files: tuple[str, ...]  # Gin files
     bindings: tuple[str, ...]  # of its own settings
@@ -28,7 +28,7 @@ class Named(NamedTuple):
 
 
 def split(text: str, separator: str) -> list[str]:
-    """The parts of a text between separators that stand in no bracket and no quotes."""
+    """The parts of a text between separators that are outside brackets and quotes."""
     parts, depth, quote, start = [], 0, "", 0
     for index, character in enumerate(text):
         if quote:

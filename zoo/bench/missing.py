@@ -16,13 +16,13 @@ Results = Mapping[str, Result]  # by key
 
 
 def missing_runs(jobs: Iterable[Job], results: Results, again: bool) -> list[Job]:
-    """Those of the jobs to run, each once: not in the store, or changed since; `again`: also those with other code."""
+    """The jobs to run, each once: those not in the store, or changed since; with `again` also those with other code."""
     each = {job.key: job for job in jobs}.values()
     return [job for job in each if job.key not in results or _changes(results[job.key], job, again)]
 
 
 def untested_runs(jobs: Iterable[Job], results: Results) -> list[Job]:
-    """Those of the jobs that have not been on the test split, each once."""
+    """The jobs that have not been on the test split, each once."""
     each = {job.key: job for job in jobs}.values()
     return [job for job in each if job.key not in results or not results[job.key].tested]
 

@@ -35,13 +35,14 @@ class Pool:
         self.failures: list[str] = []
         self.failed_arms: set[str] = set()
 
-    def train(self, jobs: Iterable[Job]) -> None:
-        """Train what is missing."""
+    def train(self, jobs: Iterable[Job], *later: Iterable[Job]) -> None:
+        """Train what is missing; `later` are jobs to begin when all before them have ended."""
+        stages = [[job for job in stage if job.arm.id not in self.failed_arms] for stage in (jobs, *later)]
         results = self.store.read()
-        jobs = [job for job in jobs if job.arm.id not in self.failed_arms]
-        for note in reuse_notes(jobs, results, self.again):
+        for note in reuse_notes([job for stage in stages for job in stage], results, self.again):
             self.schedule.say(note)
-        self._carry_out(missing_runs(jobs, results, self.again), self._training, self._end_training)
+        for stage in stages:
+            self._carry_out(missing_runs(stage, results, self.again), self._training, self._end_training)
 
     def test(self, jobs: Iterable[Job]) -> None:
         """Give the chosen runs their loss on the test split."""

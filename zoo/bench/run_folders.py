@@ -1,4 +1,4 @@
-"""The folders of a bench's runs: where each is, and whether what stands there can be gone on with."""
+"""The folders of a bench's runs: where each is, and whether the run in it can be continued."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ def _run(pool: Pool, arms: Sequence[Arm], suite: Suite, undecided: Undecided | N
 
 
 def _train_and_test(pool: Pool, jobs: Sequence[Job]) -> None:
-    pool.train(job for job in jobs if job.seed == 1)  # first: an arm that cannot be trained fails once
-    pool.train(job for job in jobs if job.seed != 1)
+    first = [job for job in jobs if job.seed == 1]  # before the others: an arm that cannot be trained fails once
+    pool.train(first, [job for job in jobs if job.seed != 1])
     pool.test(jobs)
 
 

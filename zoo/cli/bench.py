@@ -53,11 +53,11 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--suite", metavar="NAME", help="a suite: gin/suites/NAME.gin, or a path")
     flags.add_argument("--ladder", metavar="NAME", help="a ladder of sizes: gin/ladders/NAME.gin, or a path")
     flags.add_argument("--methods", metavar="A,B+C", help="the methods to judge, instead of the suite's")
-    flags.add_argument("--seeds", type=int, metavar="N", help="seeds for every method; a baseline of many gets more")
+    flags.add_argument("--seeds", type=int, metavar="N", help="seeds per method; a baseline of many methods gets more")
     flags.add_argument(
         "--until-decided",
         action="store_true",
-        help="look at 3, 5 and 8 seeds (suite.looks), and go on only where a verdict is open; a ladder has ladder.looks",
+        help="look at 3, 5 and 8 seeds (suite.looks), and add seeds only where a verdict is open; a ladder has ladder.looks",
     )
     flags.add_argument("--lrs", metavar="X,Y", help="learning rates to try for every arm, as multiples of its own")
     flags.add_argument(
@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ZooError, OSError) as error:
         return failed(PROGRAM, error)
     except KeyboardInterrupt:
-        print(f"{PROGRAM}: interrupted; the same command goes on where it was", file=sys.stderr)
+        print(f"{PROGRAM}: interrupted; the same command continues it", file=sys.stderr)
         return 130
 
 

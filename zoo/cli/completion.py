@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from zoo.cli.arguments import Parser
+from zoo.cli.arguments import Parser, ended_by_reader
 
 PROGRAM = "python -m zoo completion"
 EPILOG = """\
@@ -50,7 +50,10 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the answer is its exit code."""
     arguments = parser().parse_args(argv)
-    print(script(arguments.shell, list(commands()), method_words()))
+    try:
+        print(script(arguments.shell, list(commands()), method_words()), flush=True)
+    except BrokenPipeError:
+        return ended_by_reader()
     return 0
 
 

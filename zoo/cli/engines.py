@@ -55,7 +55,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_argument(
         "--leave",
         action="store_true",
-        help="with --on: when this command ends, runs go on; the same command finds them",
+        help="with --on: runs continue when this command ends; the same command finds them",
     )
 
 

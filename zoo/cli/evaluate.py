@@ -29,8 +29,8 @@ examples:
                                                         what zoo-export wrote, or any Llama of transformers
   zoo-eval runs/RUN --harness my/tasks --task my_task   a task of lm-eval: pip install 'transformer-zoo[eval]'
 
-A task is a file of JSON lines (docs/evaluation.md has the formats). What came of it is written to evaluations.jsonl, in the
-store of a bench or in the folder that was named; what is there already is not measured again, unless --again asks for it.
+A task is a file of JSON lines (docs/evaluation.md has the formats). Outcomes are written to evaluations.jsonl, in the store
+of a bench or in the folder that was named; those that are there already are not measured again without --again.
 """
 
 
@@ -57,9 +57,9 @@ def parser() -> argparse.ArgumentParser:
         add(f"--{kind}", nargs="+", action="extend", default=[], metavar="FILE", help=meaning)
     add("--harness", type=Path, metavar="DIR", help="a folder of task files of lm-eval, for --task")
     add("--task", nargs="+", action="extend", default=[], metavar="NAME", help="tasks of lm-eval, by name")
-    add("--split", default="all", metavar="SPLIT", help="of a corpus: all (default), train, valid or test")
-    add("--most", type=int, metavar="N", help="the first N items of each task alone")
-    add("--again", action="store_true", help="measure again what has been measured")
+    add("--split", default="all", metavar="SPLIT", help="the split of a corpus: all (default), train, valid or test")
+    add("--most", type=int, metavar="N", help="only the first N items of each task")
+    add("--again", action="store_true", help="measure again even what has been measured")
     add("--json", action="store_true", help="print every outcome as JSON, without its items")
     return of_command
 
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return ended_by_reader()
         return failed(PROGRAM, error)
     except KeyboardInterrupt:
-        warn(PROGRAM, "interrupted; the same command goes on with what is missing")
+        warn(PROGRAM, "interrupted; the same command continues with what is missing")
         return 128 + signal.SIGINT
     return 0
 

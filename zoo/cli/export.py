@@ -15,7 +15,7 @@ EPILOG = """\
 examples:
   zoo-export runs/RUN exported                      the last checkpoint, in float32
   zoo-export runs/RUN exported --dtype bfloat16     half the size
-  zoo-export runs/RUN exported --checkpoint 200     that of step 200
+  zoo-export runs/RUN exported --checkpoint 200     the checkpoint of step 200
 
 FOLDER gets config.json, model.safetensors, tokenizer.json, generation_config.json and a model card. A run without methods
 becomes a LlamaForCausalLM (with normalised queries and keys a Qwen3ForCausalLM), which transformers loads by itself. Any
@@ -28,8 +28,8 @@ def parser() -> argparse.ArgumentParser:
     """What can be given."""
     parser = Parser(PROGRAM, "Write a trained run as a folder that transformers loads.", EPILOG)
     add = parser.add_argument
-    add("run", type=Path, metavar="RUN", help="the run's folder, as zoo-train left it")
-    add("folder", type=Path, metavar="FOLDER", help="the folder to write; it must not be there yet, or be empty")
+    add("run", type=Path, metavar="RUN", help="the run's folder, as zoo-train wrote it")
+    add("folder", type=Path, metavar="FOLDER", help="the folder to write; it must not exist yet, or be empty")
     add("--checkpoint", type=int, metavar="STEP", help="the step of the checkpoint to use (default: the last)")
     add(
         "--dtype",
@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
         default="float32",
         help="the type of the weights (default: float32, as they were trained)",
     )
-    add("--json", action="store_true", help="print what was written, and what there is to know of it, as JSON")
+    add("--json", action="store_true", help="print what was written, and notes on it, as JSON")
     return parser
 
 
@@ -56,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ZooError as error:
         return failed(PROGRAM, error)
     except KeyboardInterrupt:
+        warn(PROGRAM, "interrupted")
         return 128 + signal.SIGINT
     for note in exported.notes:
         warn(PROGRAM, note)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 PROGRAM = "zoo-generate"
 EPILOG = """\
 examples:
-  zoo-generate --run runs/RUN --prompt "Fellow citizens"       go on from a prompt, on the terminal as it is made
+  zoo-generate --run runs/RUN --prompt "Fellow citizens"       continue a prompt, printed as it is generated
   zoo-generate --run runs/RUN --samples 3 --temperature 1      three documents from their beginning
-  zoo-generate --run runs/RUN --prompts FILE --greedy --json   a prompt a line; an answer a line
+  zoo-generate --run runs/RUN --prompts FILE --greedy --json   a prompt per line; an answer per line
 
 A text ends where the model ends it, or at --max-tokens. The same seed gives the same texts.
 """
@@ -42,18 +42,20 @@ def parser() -> argparse.ArgumentParser:
     """What can be given."""
     parser = PromptParser(PROGRAM, "Write text with a trained run.", EPILOG)
     add = parser.add_argument
-    add("--run", type=Path, metavar="RUN", help="the run's folder, as zoo-train left it")
+    add("--run", type=Path, metavar="RUN", help="the run's folder, as zoo-train wrote it")
     add("--checkpoint", type=int, metavar="STEP", help="the step of the checkpoint to use (default: the last)")
-    add("--prompt", action="append", default=[], metavar="TEXT", help="what to go on from; may be given several times")
+    add(
+        "--prompt", action="append", default=[], metavar="TEXT", help="the text to continue; may be given several times"
+    )
     add("--prompts", metavar="FILE", help="a file with a prompt on each line; - is standard input")
     add(
         "--max-tokens",
         type=int,
         metavar="M",
-        help="the most tokens of a text (default: as many as the model was trained on)",
+        help="the largest number of tokens per text (default: as many as the model was trained on)",
     )
     add("--samples", type=int, default=1, metavar="N", help="texts for each prompt (default: 1)")
-    add("--seed", type=int, default=1, metavar="S", help="of the random numbers (default: 1)")
+    add("--seed", type=int, default=1, metavar="S", help="the seed of the random numbers (default: 1)")
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
         "--temperature",
@@ -64,9 +66,15 @@ def parser() -> argparse.ArgumentParser:
     )
     how.add_argument("--greedy", action="store_true", help="always the likeliest token")
     add("--top-k", type=int, metavar="K", help="only the K likeliest tokens")
-    add("--top-p", type=float, default=1.0, metavar="P", help="only the likeliest tokens that make up the part P")
+    add(
+        "--top-p",
+        type=float,
+        default=1.0,
+        metavar="P",
+        help="only the likeliest tokens, whose probabilities add up to P",
+    )
     add("--no-cache", action="store_true", help="run the whole text again for every token: slow, the same text")
-    add("--json", action="store_true", help="one JSON object a line: prompt, sample, text, tokens, ended")
+    add("--json", action="store_true", help="one JSON object per line: prompt, sample, text, tokens, ended")
     return parser
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from zoo.bench.ladder_plan import LadderPlan, Member, Rung
     from zoo.bench.launch import Launcher
     from zoo.bench.schedule import Say
-    from zoo.bench.store import Result, Store
+    from zoo.bench.store import Store
     from zoo.report.findings import Findings
     from zoo.system.table import Table
 
@@ -118,7 +118,7 @@ def fewer_rates_text(findings: Findings, keys: Collection[str]) -> str:
     Rates are widened for the methods of one command: those of an earlier one do not get what a later one needed. The command
     names the others too, as it may be one of them that needs the rates.
     """
-    from zoo.bench.ladder_runner import GATE
+    from zoo.bench.ladder_jobs import GATE
     from zoo.report.standings import standings
 
     methods = [each for each in standings(findings) if each.key in keys and each.role == "method"]
@@ -142,16 +142,19 @@ def print_plan(plan: LadderPlan, store: Store, launcher: Launcher) -> None:
     print(f"{RULES}\n")
     low = likely = high = flops = 0.0
     rows, forecast = [], None
+    missing, said = _missing(plan, store)
     for rung in plan.rungs:
         forecast = Forecast([member.arm for member in rung.members], results.values(), launcher.cores, forecast)
         for member in rung.members:
-            fewest, most = _missing(member, rung, plan, results)
+            fewest, most = missing[rung.host, rung.number, member.label]
             run = forecast.of(member.arm)
             low, high = low + fewest * run.low, high + most * run.high
             likely += (fewest + most) / 2 * run.likely
             flops += (fewest + most) / 2 * training_flops(member.arm)
-            rows.append(_member_row(rung, member, plan, (fewest, most), run.likely))
+            rows.append(_member_row(rung, member, (fewest, most), run.likely))
     show([_member_table(rows)])
+    for sentence in said:
+        print(sentence)
     at_a_time = "one run at a time" if launcher.capacity == 1 else f"{launcher.capacity} runs at a time"
     low, likely, high = (each / launcher.capacity for each in (low, likely, high))
     print(f"about {rounded(likely)} ({rounded(low)} to {rounded(high)}) in total, {at_a_time}")
@@ -194,27 +197,41 @@ def _rung_table(plan: LadderPlan) -> Table:
     return Table.of(f"Rungs of {plan.name}", rows, brief)
 
 
-def _missing(member: Member, rung: Rung, plan: LadderPlan, results: dict[str, Result]) -> tuple[int, int]:
-    """How many runs of an arm are missing at least, and should every look be needed."""
-    from zoo.bench.arms import Job
-    from zoo.bench.ladder_plan import OWN_RATE
-    from zoo.bench.ladder_runner import GATE, at_look
+def _missing(plan: LadderPlan, store: Store) -> tuple[dict[tuple[str, int, str], tuple[int, int]], list[str]]:
+    """How many runs of each arm are missing at least, and should every look be needed; by host, rung and label.
+
+    What the looks have settled gets no further run: those methods, with the reason, in a sentence each.
+    """
+    from zoo.bench.ladder_jobs import GATE, planned_jobs
     from zoo.bench.missing import missing_runs
-    from zoo.bench.store import TUNING_SEED
+    from zoo.report.ladder_judge import StoreJudge
+    from zoo.scaling.gate import HELPS
 
-    tunes = member.role in OWN_RATE and rung.number <= GATE and len(plan.suite.lrs) > 1
-    tuning = [Job(member.arm, TUNING_SEED, factor) for factor in plan.suite.lrs] if tunes else []
-    looks = plan.ladder.looks if rung.number <= GATE and plan.ladder.looks else (0,)
-    counts = []
-    for look in (looks[0], looks[-1]):
-        jobs = [*tuning, *at_look(member, look).jobs(plan.suite.lrs[0])]
-        counts.append(len(missing_runs(jobs, results, again=False)))
-    return counts[0], counts[1]
+    results, judge = store.read(), StoreJudge(store, lambda text: None)
+    looks = plan.ladder.looks or (0,)
+    counts: dict[tuple[str, int, str], tuple[int, int]] = {}
+    said = []
+    for rungs in plan.hosts:
+        of_look = [planned_jobs(rungs, plan.suite, results, look) for look in (looks[0], looks[-1])]
+        for first, last in zip(*of_look, strict=True):
+            fewest, most = (len(missing_runs(each.jobs, results, again=False)) for each in (first, last))
+            counts[first.rung.host, first.rung.number, first.member.label] = fewest, most
+        key, host = plan.key(rungs), rungs[0].host
+        for label, reason in judge.settled(key).items():
+            at = {
+                rung.number: counts[host, rung.number, label] for rung in rungs if (host, rung.number, label) in counts
+            }
+            if not at or any(fewest for number, (fewest, _) in at.items() if number <= GATE):
+                continue  # the first look is still to be made
+            for number in at:
+                if plan.ladder.looks if number <= GATE else reason != HELPS:
+                    counts[host, number, label] = 0, 0
+            further = "no further run" if reason != HELPS else "no further seed at the two smallest rungs"
+            said.append(f"{label}, {host} host: {reason}: {further}")
+    return counts, said
 
 
-def _member_row(
-    rung: Rung, member: Member, plan: LadderPlan, missing: tuple[int, int], seconds: float
-) -> dict[str, str]:
+def _member_row(rung: Rung, member: Member, missing: tuple[int, int], seconds: float) -> dict[str, str]:
     fewest, most = missing
     return {
         "rung": str(rung.number),

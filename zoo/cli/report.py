@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
+    from zoo.cli.printing import warn
     from zoo.errors import ZooError
     from zoo.system.memory import collection_paused
 
@@ -73,6 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ended_by_reader()
     except (ZooError, OSError) as error:
         return failed(PROGRAM, error)
+    except KeyboardInterrupt:
+        warn(PROGRAM, "interrupted; the same command writes the report again")
+        return 128 + signal.SIGINT
     finally:
         gc.freeze()  # nor does the end of the process look for cycles
 

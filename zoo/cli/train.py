@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--allow-leak",
         action="store_true",
-        help="train a method that is declared or seen to leak later tokens, and stamp the run",
+        help="train a method that is declared or seen to leak later tokens, and mark the run as leaking",
     )
     parser.add_argument(
         "--plan", action="store_true", help="print the numbers of the run, each with its formula, and stop"
@@ -110,7 +110,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return failed(PROGRAM, ZooError(_in_place(str(error))))
         return 2
     except KeyboardInterrupt:
-        _say("interrupted; the same command goes on from the last checkpoint, or begins again where there is none")
+        if argv is None:
+            signal.signal(
+                signal.SIGINT, signal.SIG_DFL
+            )  # a second Ctrl-C ends the process as it ends, without a traceback
+        _say("interrupted; the same command continues from the last checkpoint, or begins again where there is none")
         return 128 + signal.SIGINT
 
 
@@ -157,7 +161,7 @@ def _train(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         print_summary(summary, folder)
     if summary.status == "interrupted":
-        _say(f"interrupted at step {summary.steps:,} and saved: the same command goes on from there")
+        _say(f"interrupted at step {summary.steps:,} and saved: the same command continues from there")
         return 128 + summary.signal
     if summary.status == "diverged":
         _say(f"diverged: {summary.blew_up}; {advice(summary)}")

@@ -219,10 +219,12 @@ def _fit(statement: Statement, value: Any, setting: Setting, known: Namespace) -
         return coerce(value, setting.annotation)
     except Mismatch:
         meant = f" (from {statement.value})" if isinstance(statement.value, Macro) else ""
-        got = f"{shortened(render(value))}{meant}, which is {type(value).__name__}"
+        wanted, got = describe(setting.annotation), f"{shortened(render(value))}{meant}"
         if isinstance(value, Reference):
             got = f"{value}{meant}, a reference"
-        raise ConfigError(f"{statement.key} must be {describe(setting.annotation)}, not {got}") from None
+        elif not (isinstance(value, str) and wanted.startswith("one of ")):  # of the right type, but no such choice
+            got = f"{got}, which is {type(value).__name__}"
+        raise ConfigError(f"{statement.key} must be {wanted}, not {got}") from None
 
 
 def _fit_slot(slot: str, value: Any, known: Namespace) -> Any:

@@ -56,8 +56,8 @@ def data(
         Files named train, valid and test are the splits; without such names, documents are split 90 : 5 : 5 by hash.
         A document is a record of a JSONL or Parquet file; a whole text file, if there are 20 or more of them or it is
         named after a split; else a piece of a text file, cut after blank lines (a long one into a hundred or more).
-    format (one of 'auto', 'text', 'jsonl', 'parquet', 'arrow'): of all files; `auto` goes by their names and passes over
-        others in a folder.
+    format (one of 'auto', 'text', 'jsonl', 'parquet', 'arrow'): the format of all files; `auto` goes by their names
+        and skips others in a folder.
     text_key: the key (JSONL) or column (Parquet, Arrow) that holds the text.
     skip_bad: whether broken records, and what follows in a damaged file, are left out and counted.
     tokenizer: `sentencepiece`, which is trained on the training split; `bytes`; an encoding of tiktoken such as

@@ -76,7 +76,7 @@ class Manifest:
         return _hash_of(content)
 
     def figures_hash(self) -> str:
-        """Of what was computed from the content; apart, as what identifies a folder must not change with the arithmetic."""
+        """The hash of what was computed from the content; apart from `hash`, which must not change with the arithmetic."""
         return _hash_of(
             {name: [s.piece_bytes, s.unigram_entropy, s.compressed_bits] for name, s in self.splits.items()}
         )

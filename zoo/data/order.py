@@ -17,7 +17,7 @@ MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of SplitMix64, which m
 
 
 class Permutation:
-    """Of the numbers below `count`, in an order that the words alone decide."""
+    """A permutation of the numbers below `count`, in an order that the words alone decide."""
 
     def __init__(self, count: int, *words: object) -> None:
         self.count = count

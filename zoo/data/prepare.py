@@ -75,7 +75,7 @@ def prepared(corpus: Corpus, choice: Choice, cache: Path, into: Path | None = No
 
 
 def prepared_folder(cache: Path, corpus: Corpus, choice: Choice) -> Path:
-    """The same for the same place, read and encoded in the same way."""
+    """The folder in the cache for a corpus: the same one for the same place, read and encoded in the same way."""
     key = repr((asdict(corpus.reading), corpus.root, corpus.rule, choice.key()))
     word = "".join(c if c.isalnum() else "-" for c in Path(corpus.name).name)[:40]
     return cache / "prepared" / f"{word}-{hashlib.sha256(key.encode()).hexdigest()[:24]}"

@@ -18,7 +18,7 @@ HALF = 16  # bytes of a SHA-256 that tell texts apart
 
 
 class Digests:
-    """Of the documents of a corpus, in order."""
+    """The hashes of the documents of a corpus, in order."""
 
     def __init__(self) -> None:
         self._texts, self._keys = bytearray(), bytearray()

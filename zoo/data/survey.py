@@ -99,7 +99,7 @@ def _current(corpus: Corpus, path: Path, may_write: bool) -> Survey | None:
 
 def make_survey(corpus: Corpus) -> Survey:
     """Read a corpus twice: for its splits, and for its sizes and fingerprint."""
-    log.info("reading %s: this and encoding it is done once, for all runs", corpus.name)
+    log.info("reading and encoding %s, once for all runs", corpus.name)
     sources = source_files.hashed(corpus.files, corpus.name)
     skipped = Skipped()
     splits = _splits(corpus, sum(source.size for source in sources), skipped)
@@ -114,7 +114,7 @@ def make_survey(corpus: Corpus) -> Survey:
 
 
 def _splits(corpus: Corpus, size: int, skipped: Skipped) -> np.ndarray:
-    """Of every document its split: that of its group, or one that is taken out of it."""
+    """The split of every document: that of its group, or one that is taken out of the group."""
     import numpy as np
 
     digests, declared = Digests(), bytearray()

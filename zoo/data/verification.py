@@ -13,7 +13,7 @@ from zoo.errors import DataError
 
 
 class Findings(NamedTuple):
-    """What is not as the manifest says."""
+    """The files that are not as the manifest says."""
 
     damaged: list[str]  # files of the folder
     changed: list[str]  # files it was made from

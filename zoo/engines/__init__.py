@@ -1,1 +1,1 @@
-"""Runs on other machines: engines that start processes and may lose them, while what is known stays in folders."""
+"""Runs on other machines: engines that start processes and may lose them, while all results stay in folders."""

@@ -230,7 +230,7 @@ def _cluster_errors() -> Iterator[None]:
     except (ray.exceptions.RayError, ConnectionError) as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ZooError(
-            f"the Ray cluster is gone ({first}): the same command goes on where it was, once it is back"
+            f"the Ray cluster is gone ({first}): the same command continues the bench once it is back"
         ) from error
 
 

@@ -139,7 +139,7 @@ class SubmititEngine:
             except Exception as error:  # submitit passes on whatever sbatch said
                 if not left:
                     first = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-                    raise ZooError(f"Slurm takes no jobs: {first}; the same command goes on where it was") from error
+                    raise ZooError(f"Slurm takes no jobs: {first}; the same command continues the bench") from error
                 time.sleep(PAUSE)
         raise AssertionError("unreachable")
 

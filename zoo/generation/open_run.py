@@ -162,7 +162,7 @@ def _no_run(folder: Path) -> str:
     if not folder.exists():
         parent = folder.parent
         runs = [path.parent.name for path in parent.glob("*/config.gin")] if parent.is_dir() else []
-        return f"there is no {folder}{nearest(folder.name, runs)}"
+        return f"there is no folder {folder}{nearest(folder.name, runs)}"
     return f"{folder} is not the folder of a run: it has no config.gin"
 
 

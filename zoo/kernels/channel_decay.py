@@ -4,8 +4,8 @@ Inside a chunk, with G the sums of g and ρ their value in the chunk's middle, t
 
     Q̂ = Q ⊙ e^{G−ρ},   K̂ = K ⊙ e^{ρ−G},   o = tril(Q̂ K̂ᵀ) V + Q̂ (e^ρ ⊙ S),   S ← e^{G_c} ⊙ S + e^{G_c−ρ} ⊙ K̂ᵀ V.
 
-One of the factors grows. Where half a chunk's decay would come near the largest float32, the chunk is halved, again and again:
-two tokens are safe for any decay. The strongest decay of all rows and tokens decides for all of them.
+One of the factors grows. Where half a chunk's decay would leave gradients no room below the largest float32, the chunk is
+halved, again and again: two tokens are safe for any decay. The strongest decay of all rows and tokens decides for all of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from zoo.kernels.chunks import (
 from zoo.kernels.given import check_matrix_state, check_shapes
 from zoo.kernels.recurrence import recurrence
 
-LARGEST = 80.0  # e^80 has room to be multiplied before float32 ends at e^88; e^{−80} is as good as nothing
+LARGEST = 44.0  # e^44, times gradients of e^44, is a number in float32
+STRONGEST = 37.0  # e^{−37} is what rounding takes, in float64 too; beside weak decays it halves no chunk
 
 
 def channel_decay(
@@ -48,7 +49,7 @@ def channel_decay(
     check_shapes(g=(g, tuple(k.shape)))
     wide_q, wide_k, wide_v, g = at_least_single(q, k, v, g)
     begin = None if start is None else start.to(wide_v.dtype)
-    o, last = _run(wide_q, wide_k, wide_v, g.clamp(min=-LARGEST), begin, chunk=chunk)
+    o, last = _run(wide_q, wide_k, wide_v, g.clamp(min=-STRONGEST), begin, chunk=chunk)
     return o.to(v.dtype), last
 
 
@@ -108,7 +109,7 @@ def _backward(
     behind: Tensor,
     through: Tensor,
 ) -> tuple[Tensor | None, ...]:
-    """q and k carry their decays here."""
+    """The gradients of all inputs; `q` and `k` are those that have their decays multiplied in."""
     length = d_rows.size(1)
     d_o = chunked(d_rows, v.size(3))
     grads = gradients_of((q * before).mT, d_o, decayed_by(through.mT), d_last, needed[4])

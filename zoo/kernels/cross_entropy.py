@@ -76,7 +76,7 @@ def linear_cross_entropy(
 
 
 def _plain(logits: Tensor, targets: Tensor, reduction: str, z_loss: float) -> Tensor:
-    """The same, as one would write it."""
+    """`linear_cross_entropy` by plain torch functions, with all logits in memory."""
     loss = F.cross_entropy(logits, targets, reduction=reduction, ignore_index=IGNORED)
     if not z_loss:
         return loss

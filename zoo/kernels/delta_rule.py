@@ -93,7 +93,7 @@ def _forward(
 
 
 def _apart(both: Tensor) -> tuple[Tensor, Tensor]:
-    """What belongs to queries and what belongs to keys, of (…, 2, c, ·)."""
+    """The halves of a tensor (…, 2, c, ·) that belong to queries and to keys."""
     return both[..., 0, :, :], both[..., 1, :, :]
 
 
@@ -107,7 +107,7 @@ def _inverse(system: Tensor) -> Tensor:
 
 
 def _turned_by(turn: Tensor) -> Carry:
-    """What carries a state through a chunk: a matrix (n, B, H, K, K) times it."""
+    """The function that carries a state through a chunk: it multiplies by a matrix (n, B, H, K, K)."""
 
     def carry(i: int, add: Tensor, state: Tensor) -> Tensor:
         return add.flatten(0, 1).baddbmm_(turn[i].flatten(0, 1), state.flatten(0, 1))
@@ -136,7 +136,7 @@ def _backward(
     rest: Tensor,
     turn: Tensor,
 ) -> tuple[Tensor | None, ...]:
-    """`grads` are those of o and of −Y, one above the other as queries and keys are."""
+    """The gradients of all inputs; `grads` are those of o and of −Y, stacked as queries and keys are."""
     k, size, length = both[..., 1, :, :], v.size(-2), d_rows.size(1)
     grads = v.new_empty(*v.shape[:-2], 2, *v.shape[-2:])
     d_o, of_y = _apart(grads)

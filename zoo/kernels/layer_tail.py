@@ -28,7 +28,7 @@ class TailWeights(NamedTuple):
 
 
 def recompute(part: Callable[..., T], *given: Any) -> T:
-    """Call a function in backward that forward has called before: the counter of FLOPs recognises it by this frame."""
+    """Call a function again in backward; the counter of FLOPs recognises recomputation by this frame."""
     return part(*given)
 
 

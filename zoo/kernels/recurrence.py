@@ -129,7 +129,7 @@ def _opaque_backward(
 
 
 def _in_place(given: list[Tensor], there: list[bool]) -> list[Tensor | None]:
-    """What was given, None where there was nothing."""
+    """The given tensors in their places, and None in the others."""
     tensors = iter(given)
     return [next(tensors) if own else None for own in there]
 

@@ -6,7 +6,7 @@ Inside a chunk of c tokens, with G the sums of g, D_ts = e^{G_t − G_s} for s �
 
 No exponent is positive, so any decay is safe. Several heads of values may share a head of keys: their products with the state
 are one product then. Inside, values and states are transposed, time last: heads of values that share keys are then rows of one
-matrix and matrices of their own in the same memory, and no product with them has a transposed right factor, which is slow.
+matrix and matrices of their own in the same memory, and what is transposed as a right factor, which is slow, is small.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def scalar_decay(
 
 
 class _Decays(NamedTuple):
-    """What the log-decays of all chunks come to, R heads to a head of keys; None of each without decay."""
+    """The log-decays of all chunks in the forms that products need, R heads per head of keys; all None without decay."""
 
     within: Tensor | None  # D: (n, B, Hk, R, c, c)
     into: Tensor | None  # e^G, what is left of the state before the chunk: (n, B, Hk, R, 1, c)
@@ -99,7 +99,7 @@ def _per_token(x: Tensor, heads: int, size: int) -> Tensor:
 
 
 def _of_tokens(x: Tensor, length: int) -> Tensor:
-    """The reverse."""
+    """Numbers (B, T, H) per token and head, from what `_per_token` makes of them."""
     return unchunked(x.squeeze(-2).mT, length).flatten(2)
 
 
@@ -109,7 +109,7 @@ def _columns_of(x: Tensor, heads: int, size: int) -> Tensor:
 
 
 def _rows_of(x: Tensor, length: int) -> Tensor:
-    """The reverse."""
+    """Rows (B, T, H, V), from what `_columns_of` makes of them."""
     return unchunked(x.movedim(-1, 3), length).flatten(2, 3)
 
 
@@ -124,7 +124,7 @@ def _stacked_state(state: Tensor | None, heads: int) -> Tensor | None:
 
 
 def _state_by_head(state: Tensor, width: int) -> Tensor:
-    """The reverse, a copy."""
+    """A state (B, H, K, V), copied from what `_stacked_state` makes of it."""
     return state.unflatten(-2, (-1, width)).flatten(1, 2).mT.clone(memory_format=torch.contiguous_format)
 
 
@@ -133,12 +133,12 @@ def _times(x: Tensor, factor: Tensor | None) -> Tensor:
 
 
 def _both(factor: Tensor | None, other: Tensor | None) -> Tensor | None:
-    """The product of what there is of two factors."""
+    """The product of two factors, of which None is 1."""
     return other if factor is None else _times(factor, other)
 
 
 def _some(x: Tensor | None, count: int, chunks: slice) -> Tensor | None:
-    """Some of `count` chunks of what may be the same in all of them."""
+    """Some chunks of x, which has one entry for each of `count` chunks or one for all of them."""
     return None if x is None else x.expand(count, *x.shape[1:])[chunks]
 
 
@@ -151,8 +151,13 @@ def _add_product(total: Tensor, product: Tensor, factor: Tensor | None, chunks: 
         some.addcmul_(product.view(some.shape), own)
 
 
+def _turned(x: Tensor, shared: bool) -> Tensor:
+    """xᵀ as a right factor: a copy where heads share keys, as it pays for many rows to its left, else a view."""
+    return x.mT.contiguous() if shared else x.mT
+
+
 def _of_group(x: Tensor) -> Tensor:
-    """The sum over heads that share keys of (…, R, c, c); of one alone it is no pass."""
+    """The sum of (…, R, c, c) over the R heads that share keys; of a single one it is a view."""
     return x.squeeze(-3) if x.size(-3) == 1 else x.sum(-3)
 
 
@@ -173,7 +178,7 @@ def _pairs(scores: Tensor, within: Tensor | None, weight: Tensor | None, skip: T
 
 
 def _carried(through: Tensor | None, chunks: int, width: int) -> Carry:
-    """Decay by e^{G_c}, of every row of R·V."""
+    """The function that carries a state through a chunk: each of the R·V rows decays by e^{G_c}."""
     return decayed_by(None if through is None else _stacked(through.expand(chunks, -1, -1, -1, width, -1)))
 
 
@@ -192,14 +197,14 @@ def _forward(
     q, k, v = chunked(q, size), chunked(k, size), _columns_of(v, heads, size)
     weight = None if weight is None else _per_token(weight, heads, size)
     decays, scores = _decays(g, heads, size), q @ k.mT
-    o = v @ _pairs(scores, decays.within, weight, skip).mT.contiguous()
+    shared = v.size(3) > 1
+    o = v @ _turned(_pairs(scores, decays.within, weight, skip), shared)
     written = _stacked(_times(v, _both(decays.rest, weight)))
     states = states_of(written, k, _carried(decays.through, v.size(0), v.size(-2)), _stacked_state(start, heads))
     late = reading(start)
-    read = states[:-1][late] @ q[late].mT.contiguous()
-    _add_product(o, read, decays.into, late)
+    _add_product(o, states[:-1][late] @ _turned(q[late], shared), decays.into, late)
     end = _state_by_head(states[-1], v.size(-2))
-    kept = (start, q, k, v, weight, skip, scores, written, read, states, *decays)
+    kept = (start, q, k, v, weight, skip, None if g is None else o, scores, written, states, *decays)
     return _rows_of(o, length), end, kept
 
 
@@ -214,9 +219,9 @@ def _backward(
     v: Tensor,
     weight: Tensor | None,
     skip: Tensor | None,
+    o: Tensor | None,
     scores: Tensor,
     written: Tensor,
-    read: Tensor,
     states: Tensor,
     *of_decays: Tensor | None,
 ) -> tuple[Tensor | None, ...]:
@@ -229,29 +234,32 @@ def _backward(
     d_skip = d_pairs.diagonal(dim1=-2, dim2=-1).sum((0, 1, -1)).flatten() if needed[6] else None
     d_pairs = d_pairs.tril_() if decays.within is None else d_pairs.mul_(decays.within)
     d_scores = _of_group(_times(d_pairs, weight))
-    d_q, d_k = d_scores @ k, d_scores.mT @ q
     late, early = reading(start), writing(d_last)
+    # In rows as soon as they are there: what follows finds their memory free, and still in the cache.
+    d_q = d_scores @ k
     accumulate(d_q[late], d_read[late].mT, states[:-1][late])
+    d_q = unchunked(d_q, length)
+    d_k = d_scores.mT @ q
     accumulate(d_k[early], written[early].mT, grads[1:][early])
+    d_k = unchunked(d_k, length)
     d_v = d_o @ _pairs(scores, decays.within, weight, skip)
-    d_written = grads[1:][early] @ k[early].mT.contiguous()
+    d_written = grads[1:][early] @ _turned(k[early], v.size(3) > 1)
     _add_product(d_v, d_written, _both(decays.rest, weight), early)
     d_g = d_weight = None
-    if needed[3] or needed[5]:
+    if needed[5]:
         # What is written is worth as much in the pairs of its chunk and, through the states, after it.
-        each = d_pairs.mul_(scores.unsqueeze(-3))
-        of_written = each.sum(-2, keepdim=True)
+        of_written = d_pairs.mul_(scores.unsqueeze(-3)).sum(-2, keepdim=True)
         of_written[early] += _times(_dots(d_written, v[early]), _some(decays.rest, v.size(0), early))
-        d_weight = _of_tokens(of_written, length) if needed[5] else None
+        d_weight = _of_tokens(of_written, length)
     if needed[3]:
-        # e^{G_t} is in all that o_t reads, e^{−G_t} wherever v_t is written, and e^{G_c} in the state after a chunk. The sums
-        # that lead from G to g stay inside a chunk: over all tokens they would cancel digits away.
-        of_read = (each.sum(-1, keepdim=True) if weight is None else each @ weight.mT).mT
-        of_read[late] += _dots(read, d_read[late].view(v[late].shape))
-        of_whole = of_ends(states, grads, -1).unflatten(-1, (-1, v.size(-2))).sum(-1)[..., None, None]
-        d_g = _of_tokens(sums_from(of_read - _times(of_written, weight)) + of_whole, length)
+        assert o is not None
+        # e^{G_t} is in all that o_t reads, e^{−G_t} wherever v_t is written, and e^{G_c} in the state after a chunk; d is in
+        # both of the former. The sums that lead from G to g stay inside a chunk: over all tokens they would cancel digits away.
+        of_both = (o * d_o).addcmul_(v, d_v, value=-1).sum(-2, keepdim=True)
+        ends = (x.unflatten(-2, (-1, v.size(-2))) for x in (states, grads))
+        d_g = _of_tokens(sums_from(of_both) + of_ends(*ends, -2, -1)[..., None, None], length)
     first = _state_by_head(grads[0], v.size(-2)) if needed[4] else None
-    return unchunked(d_q, length), unchunked(d_k, length), _rows_of(d_v, length), d_g, first, d_weight, d_skip
+    return d_q, d_k, _rows_of(d_v, length), d_g, first, d_weight, d_skip
 
 
 _run = recurrence("scalar_decay", forward=_forward, backward=_backward, shapes=shapes_of)

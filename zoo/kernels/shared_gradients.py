@@ -29,7 +29,7 @@ class Gathered:
     notes: dict[object, Tensor] = field(default_factory=dict)  # what one reader made of the tensor that others need too
 
     def now(self) -> Gathered:
-        """Itself; what a backward pass left that did not come to its end is dropped."""
+        """This object, emptied of what an unfinished earlier backward pass left in it."""
         task = torch._C._current_graph_task_id()
         if self.task != task:
             self.task, self.totals, self.deferred = task, {}, {}

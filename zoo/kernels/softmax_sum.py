@@ -59,7 +59,7 @@ class _Part(NamedTuple):
 
 
 class _Parts:
-    """Those of all readers of a tensor: what belongs to their w is one product, what belongs to t one sum."""
+    """The parts of all readers of a tensor: their terms in w become one product, their terms in t one sum."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
@@ -75,7 +75,7 @@ class _Parts:
 
 
 def _put(tensor: Tensor, part: _Part, gathered: Gathered | None) -> Tensor | None:
-    """The part to those of other readers, where the gradients of the tensor are gathered; else as a gradient."""
+    """Add the part to those of other readers where the gradients of the tensor are gathered; else return it as a gradient."""
     readers = _Parts(tensor) if gathered is None else gathered.now().deferred.setdefault(_Parts, _Parts(tensor))
     assert isinstance(readers, _Parts)
     readers.parts.append(part)
@@ -91,7 +91,7 @@ def _logits(w: Tensor, eps: float, tensors: Sequence[Tensor]) -> tuple[Tensor, T
 
 
 def _room(like: Tensor, w: Tensor) -> Tensor:
-    """For products that are summed at once: in one place, they stay in the cache."""
+    """Memory for products that are summed at once: one buffer for all, which stays in the cache."""
     dtype = functools.reduce(torch.promote_types, [like.dtype, w.dtype, torch.float32])
     return torch.empty(like.shape, dtype=dtype, device=like.device)
 

@@ -48,7 +48,7 @@ def _mixed(streams: Tensor, mix: Tensor, gains: Tensor | None, branch: Tensor | 
 
 
 def _unmixed(mix: Tensor, grad: Tensor, total: Tensor | None) -> Tensor:
-    """The streams' gradient, added to the total if there is one."""
+    """The gradient of the streams; added to `total` in place if there is one."""
     if total is None:
         return mix @ grad
     small = mix.expand(*grad.shape[:-2], *mix.shape[-2:]).flatten(0, -3)

@@ -73,8 +73,8 @@ def model(
     head_dim (at least 1): the width of a head, an even number for rotary positions; None: `aspect`.
     num_heads (at least 1): the number of heads; None: width / head_dim.
     num_kv_heads (at least 1): the number of heads of keys and values, a divisor of `num_heads`; None: as many.
-    query_group (at least 1): how many heads of queries share keys and values, or as near to that as divides `num_heads`; it
-        stands for `num_kv_heads`. None: as that says.
+    query_group (at least 1): how many heads of queries share keys and values, or the nearest number that divides `num_heads`;
+        it is given instead of `num_kv_heads`. None: as `num_kv_heads` says.
     ffn_dim: the inner width of the FFN; None: 8/3 of the width, as a multiple of 16.
     parallel: let attention and FFN read the same input, side by side.
     dropout (from 0 to below 1): the part of the activations that training sets to zero.
@@ -97,7 +97,7 @@ def model(
     head_mixing: the method in the head-mixing slot, as @head_mixing.ID, or several in turn; None: none.
     start_from: a checkpoint whose weights a model starts from: the folder of a LlamaForCausalLM, or its id on the Hugging
         Face hub. Its sizes and its tokenizer come along; a method beside it keeps its own start. None: random weights.
-    start_version: what tells that checkpoint from another one in the same place; it is noted by itself.
+    start_version: what distinguishes that checkpoint from another one in the same place; a run sets it by itself.
     seed: the seed of the first weights; where it is not bound, a run takes `train.seed`.
     """
     given = locals()

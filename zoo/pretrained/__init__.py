@@ -1,1 +1,1 @@
-"""Llama checkpoints as transformers writes them: sizes and weights, theirs as ours and ours as theirs; knows no model."""
+"""Llama checkpoints as transformers writes them: sizes and weights, converted both ways; knows no model."""

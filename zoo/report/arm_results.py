@@ -52,16 +52,16 @@ class ArmResults:
 
     @functools.cached_property
     def spent(self) -> Spent:
-        """What it costs, unless it diverges."""
+        """The parameters, FLOPs per token and tokens of a run of the arm that does not diverge."""
         return Spent(self.first.parameters, self.first.flops, max(run.budget for run in self.runs))
 
     @functools.cached_property
     def factors(self) -> set[float]:
-        """The learning rates that it was given the choice of."""
+        """The learning rates that were tried for it."""
         return {run.lr_factor for run in self.tried if run.seed == self.tried[0].seed}
 
     def at(self, factors: set[float]) -> ArmResults:
-        """The arm, had it been given the choice of these learning rates alone."""
+        """The arm as it would be, had only these learning rates been tried."""
         factor = best_factor([run for run in self.tried if run.lr_factor in factors])
         runs = (run for run in self.tried if run.lr_factor == factor and not is_tuning(run.seed))
         return replace(self, runs=tuple(runs))
@@ -182,7 +182,7 @@ def _shared_settings(run: Result) -> dict[str, str]:
 
 
 def fair(one: ArmResults, other: ArmResults) -> tuple[ArmResults, ArmResults] | None:
-    """Both at the best of the learning rates that both were given, if there is any and they read the same text."""
+    """Both arms, at the best of the learning rates that were tried for both; None if there is none, or they read other texts."""
     common = one.factors & other.factors
     if not common or one.first.corpus != other.first.corpus:
         return None

@@ -38,7 +38,7 @@ class _Scale(NamedTuple):
 
 
 def chart_svg(chart: Chart) -> str:
-    """The chart as an SVG element; it may stand in a page, or be a file."""
+    """The chart as an SVG element, for a page or for a file of its own."""
     labelled = [each for each in chart.series if each.label]
     legend = _legend_lines(labelled)
     height = HEIGHT + LINE * len(legend)

@@ -63,7 +63,7 @@ def corpus(run: Result) -> str:
 
 
 def _list(values: Iterable[int]) -> str:
-    """Some numbers; of many, from the least to the largest."""
+    """Numbers in words; of many, only the smallest and the largest."""
     ordered = sorted(values)
     if len(ordered) > MOST:
         return f"{ordered[0]:,} to {ordered[-1]:,}"

@@ -1,4 +1,4 @@
-"""Which verdicts of ladders stand as well where they are corrected for all methods of their size."""
+"""Which verdicts of ladders still hold when they are corrected for all methods of their size."""
 
 from __future__ import annotations
 
@@ -51,21 +51,22 @@ def _corrected(standing: Standing, compared: Mapping[str, Comparison]) -> list[C
 
 
 def corrected_text(report: Findings) -> str:
-    """How many decided verdicts of ladders stand where they are corrected, and which do not; empty without any."""
+    """How many decided verdicts of ladders still hold when they are corrected, and which do not; empty without any."""
     rows = corrected(report)
     if not rows:
         return ""
     stand = [each for each in rows if each.stands]
     levels = " and ".join(f"{level:.2g}" for level in sorted({each.level for each in rows}))
+    fall = [each for each in rows if not each.stands]
     said = (
-        f"Corrected for all methods of their size ({DUNNETT} of the loss; level {levels}), {len(stand) or 'none'} of"
+        f"Corrected for all methods of their size ({DUNNETT} of the loss; level {levels}), {len(stand) or 'none'} of the"
         f" {counted(len(rows), 'decided verdict')} {'stand' if len(stand) > 1 else 'stands'} at any size"
     )
-    return f"{said}{_named(': ', stand)}{_named('; not so: ', [each for each in rows if not each.stands])}."
+    return f"{said}{_named(': ', stand)}{_named('; these do not: ' if stand else ': ', fall)}."
 
 
 def corrected_markdown(report: Findings, tables: str) -> str:
-    """The same in Markdown, with a link to the page of the long tables."""
+    """`corrected_text` in Markdown, with a link to the page of the long tables."""
     return markdown(corrected_text(report)).replace(DUNNETT, f"[{DUNNETT}]({tables})", 1)
 
 

@@ -33,7 +33,7 @@ class Findings:
 
     @classmethod
     def of(cls, results: Sequence[Result], notes: SuiteNotes = NO_NOTES) -> Findings:
-        """What these results say, but for those of methods that were redefined since."""
+        """What these results say, without the results of methods that were redefined since."""
         with collection_paused():
             return cls._of(results, notes)
 

@@ -12,6 +12,7 @@ from zoo.catalogue.families import families
 from zoo.plugins.finder import find_methods
 from zoo.report.cell_texts import number_text
 from zoo.report.charts import ticks
+from zoo.report.ladder_tables import KAPPA
 from zoo.report.overview import (
     MARKS,
     UNKNOWN,
@@ -32,7 +33,7 @@ from zoo.report.overview import (
     sizes_text,
     time_text,
 )
-from zoo.report.standings import UNKNOWN as UNKNOWN_EFFECT, AtSize, Effect, Standing
+from zoo.report.standings import AtSize, Effect, Standing
 from zoo.report.verdict_words import ORDER, VOID, colour, meanings, word_of
 from zoo.system.foreign_text import one_line
 
@@ -144,11 +145,13 @@ def _table(some: Sequence[Standing], links: Mapping[str, str]) -> str:
     left_out = len(some) - len(shown(some))
     note = f" {left_out:,} methods with smaller effects are in the tables below." if left_out else ""
     way = "right of the line it helps" if ladder else "left of the line it is better"
+    kappa = f"κ: {KAPPA}; κ_time: the same in seconds. " if ladder else ""
     return (
         f'<div class="scroll"><table class="standings"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-        f'<p class="note">Dot: the estimate; bar: its 95 % interval; {way}; a diamond lies beyond the axis. Sizes: parameters of'
-        " the plain block. Time ×: a training step's beside the plain block's; parameters and FLOPs: what the method has more. A"
-        f" method's name opens its page; a word explains itself when pointed at. {text(marks_text(shown(some)))}{note}</p>"
+        f'<p class="note">{text(kappa)}Dot: the estimate; bar: its 95 % interval; {way}; a diamond lies beyond the axis.'
+        " Sizes: parameters of the plain block. Time ×: a training step's beside the plain block's; parameters and FLOPs: what"
+        " the method has more. A method's name opens its page; a word explains itself when pointed at."
+        f" {text(marks_text(shown(some)))}{note}</p>"
     )
 
 
@@ -172,7 +175,7 @@ def _row(row: Row, scale: Scale, links: Mapping[str, str], optimizers: bool) -> 
 
 
 def _beside(row: Row) -> str:
-    """What stands beside a verdict: marks, and that its FLOPs alone make a method hurt."""
+    """The text after a verdict: marks, and whether its FLOPs alone make the method hurt."""
     if row.size:
         return ""
     used = [mark for mark in MARKS if mark in marks(row.standing)]
@@ -193,7 +196,7 @@ def _cells(row: Row, optimizers: bool) -> Iterator[Cell]:
     """The cells after the effect."""
     standing, cost = row.standing, row.standing.cost
     if standing.ladder:
-        in_time = UNKNOWN_EFFECT if row.size else standing.in_time
+        in_time = row.sizes[0].in_time if row.size else standing.in_time
         yield Cell("κ_time", number_text(in_time.value, ".3f"), _key(in_time), effect_text(in_time, True))
     largest = row.sizes[-1].parameters if row.sizes else 0
     time = cost.time

@@ -48,7 +48,7 @@ def _caption(some: Sequence[Standing]) -> str:
 
 
 def method_markdown(page: MethodPage, links: Sequence[str] = ()) -> WrittenPage:
-    """The page of one method; `links` stand under its title."""
+    """The page of one method; `links` come under its title."""
     lines = [MARK, f"# {markdown(page.name)}", ""]
     lines += [f"{markdown(page.phrase)}", ""] if page.phrase else []
     lines += [" · ".join(links), ""] if links else []

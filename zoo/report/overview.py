@@ -25,6 +25,7 @@ MARKS = {
     FAR: "κ this far from 1 has the right sign, not the right size",
     OWN_NOISE: "its runs scatter far more than those of the others, so its interval is of its own noise",
 }
+LADDER = "A ladder trains the plain block and every method at several sizes, its rungs, by one recipe."
 WHOLE_STEPS = 0.005  # of ln κ: a whole number of steps is not quite 10 % more tokens
 
 
@@ -57,17 +58,21 @@ def answers(some: Sequence[Standing]) -> list[Answer]:
 
 
 def names_text(some: Sequence[Standing]) -> str:
-    """The methods after a word, each with its effect, in every host where there are several; of many methods, the first."""
+    """The methods after a word, each with its effect, in every host where there are several; of many methods, the first.
+
+    One method is named rather than counted as "1 more".
+    """
     hosts, optimizers, methods = {each.host for each in some}, several_optimizers(some), by_name(some)
     named = []
-    for name, of in list(methods.items())[:MOST_NAMES]:
+    first = list(methods.items())[:MOST_NAMES] if len(methods) > MOST_NAMES + 1 else list(methods.items())
+    for name, of in first:
         values = []
         for each in of:
             value = number_text(each.effect.value, ".2f" if each.ladder else "+.3f")
             value += f" {place_text(each, optimizers)}" if len(hosts) > 1 or optimizers else ""
             values.append(f"{value}, by its FLOPs" if each.by_its_flops else value)
         named.append(f"{name} ({', '.join(values)})" if values != [UNKNOWN] else name)
-    more = f" and {len(methods) - MOST_NAMES} more" if len(methods) > MOST_NAMES else ""
+    more = f" and {len(methods) - len(first)} more" if len(first) < len(methods) else ""
     return ", ".join(named) + more
 
 
@@ -124,7 +129,7 @@ def control_text(standing: Standing) -> str:
 
 
 def flops_text(standing: Standing) -> str:
-    """What is said of a method whose FLOPs outweigh its lower loss."""
+    """The remark on a method whose FLOPs outweigh its lower loss."""
     return f"by its FLOPs: its loss is {-standing.sizes[-1].difference:.3f} lower"
 
 
@@ -176,7 +181,7 @@ def time_text(time: Ratio | None) -> str:
 
 
 def percent_text(ratio: float) -> str:
-    """What is more or less than the plain block's."""
+    """A ratio to the plain block's figure, as a difference in percent."""
     return "±0 %" if abs(ratio - 1) < 5e-5 else f"{ratio - 1:+.1%}".replace("%", " %")
 
 
@@ -231,27 +236,27 @@ def controls_table(ladder: LadderFindings) -> Table:
 
 
 def trust(ladders: Sequence[LadderFindings]) -> str:
-    """How sure all of it is, in a sentence or two."""
+    """How reliable the results on the screen are, in a sentence or two."""
     if not ladders:
         return (
             "Every row is of one size, where a difference may not hold at another: a ladder would tell."
-            " Intervals are 95 % ones, of one question alone; the verdicts allow for all questions of a suite."
+            " Intervals are 95 % intervals of one method at a time; the verdicts allow for all methods of a suite."
         )
     sentences = []
     for ladder in ladders:
         outcomes = controls(ladder)
         failed = [each for each in outcomes if not each.passed]
-        where = f"{ladder.name}, {ladder.host} host"
+        where = f"Ladder {ladder.name}, {ladder.host} host"
         if not outcomes:
             sentences.append(f"{where}: no control was run, so nothing is to be believed yet.")
         elif failed:
             named = "; ".join(f"{each.label}: {each.outcome}, expected {each.expected}" for each in failed)
             good = len(outcomes) - len(failed)
-            sentences.append(f"{where}: {good} of {len(outcomes)} controls came out as they must; not so: {named}.")
+            sentences.append(f"{where}: {good} of {len(outcomes)} controls came out as expected; not {named}.")
         else:
-            sentences.append(f"{where}: all {len(outcomes)} controls came out as they must.")
+            sentences.append(f"{where}: all {len(outcomes)} controls came out as expected.")
         sentences += _basis(ladder)
-    return "Intervals are 95 % ones, of one question alone. " + " ".join(sentences)
+    return f"{LADDER} Intervals are 95 % intervals of one method at a time. " + " ".join(sentences)
 
 
 def _basis(ladder: LadderFindings) -> list[str]:
@@ -271,5 +276,5 @@ def _basis(ladder: LadderFindings) -> list[str]:
         which = f"rung{'s' if len(budgets) > 1 else ''} {' and '.join(budgets)}"
         sentences.append(f"κ_data is of {which} alone, where the plain block was run with other budgets of tokens.")
     if methods > 1:
-        sentences.append(f"No verdict is corrected for {methods} methods having been asked about.")
+        sentences.append(f"No verdict is corrected for {methods} methods having been tried.")
     return sentences

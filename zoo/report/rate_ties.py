@@ -9,6 +9,7 @@ from zoo.bench.rate_curves import rate_curve
 from zoo.report.arm_results import ArmResults
 from zoo.report.findings import Findings
 from zoo.report.ladder_results import LadderFindings, RungResults
+from zoo.report.overview import size_text
 
 
 def rate_ties(report: Findings) -> str:
@@ -16,7 +17,7 @@ def rate_ties(report: Findings) -> str:
     by_arm = {arm.id: arm for arm in report.arms}
     found = [_tie(ladder, rung, by_arm) for ladder in report.ladders for rung in ladder.rungs]
     said = [sentence for sentence in found if sentence]
-    return " ".join([*said, "A part of their κ there may be the rate."]) if said else ""
+    return " ".join([*said, "Part of the κ of these methods may be due to the rate."]) if said else ""
 
 
 def _tie(ladder: LadderFindings, rung: RungResults, by_arm: Mapping[str, ArmResults]) -> str:
@@ -38,7 +39,8 @@ def _tie(ladder: LadderFindings, rung: RungResults, by_arm: Mapping[str, ArmResu
     names, near = ", ".join(each.label for each in others), f"{apart[nearest]:.4f} nats apart"
     seeds = "one seed that chooses" if points[nearest].seeds == own.seeds == 1 else "seeds that choose"
     return (
-        f"Rung {rung.number} of {ladder.name}, {ladder.host} host: the plain block's rates × {plain.factor:g} and × {nearest:g}"
-        f" tie, as on the {seeds} they are {near}, within chance ({chance[nearest]:.4f}); it took × {plain.factor:g},"
-        f" and a rate that ties with it was taken by {names}."
+        f"Rung {rung.number} of {ladder.name} ({size_text(rung.parameters)} parameters), {ladder.host} host: the plain block took"
+        f" its learning rate × {plain.factor:g}, and {names} took another one, as good for the plain block within chance: on the"
+        f" {seeds}, its losses at × {plain.factor:g} and × {nearest:g} are {near}, and chance alone may part them by"
+        f" {chance[nearest]:.4f}."
     )

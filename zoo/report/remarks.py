@@ -33,7 +33,7 @@ def remarks(report: Findings) -> list[str]:
 
 
 def disagreements(report: Findings) -> str:
-    """The methods of which loss and accuracy tell opposite things, in a sentence."""
+    """The methods for which loss and accuracy point opposite ways, in a sentence."""
     disagreeing: list[Comparison] = [c for c in report.comparisons if c.match == "none" and c.disagrees()]
     if not disagreeing:
         return ""
@@ -63,7 +63,7 @@ def one_optimizer_only(report: Findings) -> str:
 
 
 def _judged(report: Findings) -> Iterator[Judged]:
-    """Every verdict against the plain block: of whole ladders, then of single sizes."""
+    """Every verdict against the plain block: first those of whole ladders, then those of single sizes."""
     arms = {arm.id: arm for arm in report.arms}
     for each in standings(report):
         if each.ladder and each.optimizer and each.role not in PLAIN:

@@ -10,6 +10,7 @@ from zoo.report.claim_outcomes import ClaimChecker
 from zoo.report.conditions import conditions
 from zoo.report.corrected import corrected_markdown
 from zoo.report.findings import Findings
+from zoo.report.ladder_tables import KAPPA
 from zoo.report.markdown_pages import first_screen
 from zoo.report.overview import controls_table, marks_text, trust
 from zoo.report.redefined import redefined_text
@@ -27,9 +28,8 @@ name leads to its page: learning curves, every size, learning rates, costs, and 
 NOTHING = """\
 No result counts yet: a verdict of one size and few tokens may not hold at another, and no ladder has been run to its end."""
 COLUMNS = {
-    True: "**κ** is how many times its own compute the plain block needs for the method's loss: 1.10 is a tenth of the compute"
-    " saved; **κ_time** counts seconds instead. **Seeds** are those of each size, the smallest first; sizes are without"
-    " embeddings.",
+    True: f"**κ** is {KAPPA}; **κ_time** counts seconds in place of FLOPs. **Seeds** are those of each size, the smallest first;"
+    " sizes are without embeddings.",
     False: "**difference**: loss of the method − loss of the plain block, in nats per token: negative is better.",
 }
 COST = (

@@ -39,7 +39,7 @@ class Rates(NamedTuple):
 
     @property
     def at_edge(self) -> bool:
-        """Whether the best is the lowest or the highest of several: one beyond may be better."""
+        """Whether the best rate is the lowest or the highest of several: a rate beyond it may be better."""
         return len(self.tried) > 1 and self.chosen in (min(self.tried), max(self.tried))
 
     @property
@@ -63,6 +63,7 @@ class AtSize(NamedTuple):
     arm: str  # the method's
     plain_arm: str
     rates: Rates
+    in_time: Effect = UNKNOWN  # κ_time of a ladder's rung
 
 
 class Cost(NamedTuple):
@@ -183,6 +184,7 @@ def _at_rung(
         arm=runs.noted.arm,
         plain_arm=rung.plain.noted.arm,
         rates=_rates(runs, rung.plain, by_arm),
+        in_time=_multiplier(at.time.log) if at and at.time else UNKNOWN,
     )
 
 

@@ -152,7 +152,7 @@ def twins_table(pairs: Sequence[Twins]) -> Table:
 
 
 def disagreement_table(comparisons: Sequence[Comparison]) -> Table:
-    """Where loss and accuracy tell opposite things of a method, both beyond their 95 % intervals."""
+    """The methods for which loss and accuracy point opposite ways, both beyond their 95 % intervals."""
     rows = [
         (c.name, where(c), c.match, change_text(c.difference, "+.4f"), change_text(c.accuracy, "+.2f", 100.0))
         for c in sorted(comparisons, key=lambda c: (c.match, c.name))

@@ -77,7 +77,7 @@ class Comparison(NamedTuple):
         return self.method.mean(self.split), self.baseline.mean(self.split)
 
     def disagrees(self) -> bool:
-        """Whether loss and accuracy tell opposite things, both beyond their 95 % intervals."""
+        """Whether loss and accuracy point opposite ways, both beyond their 95 % intervals."""
         if self.verdict in VOID or not self.difference.known:
             return False
         low, high = self.difference.interval()
@@ -157,7 +157,7 @@ def _modelled(comparisons: Sequence[Comparison], notes: SuiteNotes) -> list[Comp
 
 
 def _judged(family: Sequence[Comparison]) -> list[Comparison]:
-    """The comparisons of a family with p-values for having asked them all, and verdicts."""
+    """The comparisons of a family with verdicts, and with p-values corrected for all of the family."""
     void = [c.model.void_verdict(c.method) if c.model else "" for c in family]
     questions = [
         Question(Difference(n=0, n_other=0) if word else c.difference, c.baseline.id)

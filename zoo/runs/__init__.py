@@ -1,1 +1,1 @@
-"""What a run leaves on disk, and how it is read back."""
+"""The files that a run writes, and how they are read back."""

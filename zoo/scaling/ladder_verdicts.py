@@ -17,8 +17,8 @@ VERDICTS = {
     "fades": "κ is above 1 at these sizes, but falls with compute: at a hundred times the top rung's it may be 1 or less",
     "the same": "the 90 % interval of κ (under looks that of the look's level) lies within the margin around 1",
     "hurts": "the whole interval of κ lies below 1",
-    "open": "none of these was shown; at an early look the 95 % interval may exclude 1 all the same, as p must then be below the"
-    " level of that look",
+    "open": "none of the other verdicts was shown; at an early look (few seeds) p must be below a smaller level than 5 %, so that"
+    " a 95 % interval without 1 is not enough",
     "did not train": "at some rung the loss stayed near the unigram entropy, or above the plain block's at a tenth of the budget",
     "diverged": "at some rung a run ended with a loss that is no number",
     "leaks": "it saw later tokens, so that its loss means nothing",

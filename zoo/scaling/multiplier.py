@@ -43,7 +43,7 @@ class Multiplier(NamedTuple):
 
     @property
     def weight(self) -> float:
-        """Its weight among the rungs: W = SE⁻², of the common noise, as an error that few runs tell would weigh too much."""
+        """Its weight among the rungs: W = SE⁻², of the common noise, as its own error, from few runs, is unreliable."""
         return 1 / (self.log.error if math.isnan(self.common) else self.common) ** 2
 
 

@@ -1,6 +1,6 @@
 """The deviation of runs that differ in their seed alone: pooled over the arms of a rung, moderated over the rungs.
 
-An arm whose runs scatter far more than those of the others stands by its own deviation: in the pool it would widen the
+An arm whose runs scatter far more than those of the others is judged by its own deviation: in the pool it would widen the
 intervals of all.
 """
 
@@ -73,7 +73,7 @@ def wide_groups(groups: Sequence[Sequence[float]]) -> list[int]:
 def wide_arms(rungs: Sequence[Mapping[Name, Sequence[float]]]) -> list[Name]:
     """The arms that scatter more than the others at any rung, by name.
 
-    They are that at all rungs: where three runs happen to lie close together, the others' noise would be far too small.
+    They count as such at all rungs: where three runs happen to lie close together, the others' noise would be far too small.
     """
     names: dict[Name, None] = {}
     for losses in rungs:
@@ -127,11 +127,11 @@ class _Line(NamedTuple):
     covariance: tuple[tuple[float, float], tuple[float, float]]  # of slope and intercept
 
     def at(self, x: float) -> float:
-        """ln σ² there."""
+        """ln σ² at x."""
         return self.intercept + self.slope * x
 
     def degrees(self, x: float) -> float:
-        """Those of a variance whose logarithm is known as well as the line is there."""
+        """The degrees of freedom of a variance whose logarithm is known as well as the line is at x."""
         (slope, both), (_, intercept) = self.covariance
         return 2 * _inverse_trigamma(slope * x * x + 2 * both * x + intercept)
 

@@ -1,4 +1,4 @@
-"""The conformance kit: what every method must keep, examined in one call.
+"""The conformance kit: the properties that every method must have, checked in one call.
 
     from zoo.testing import check
     check("my_method").verify()                 # an installed method, by its id

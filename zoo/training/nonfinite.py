@@ -99,7 +99,7 @@ def first_nonfinite_gradient(gradients: Sequence[NamedGradient]) -> BadGradient 
 
 
 def _nearest_to_loss(of_ranks: Sequence[BadGradient | None]) -> str | None:
-    """Of what each rank found in its part of the gradients."""
+    """The bad gradient nearest to the loss, of those that the ranks found in their parts; None if all are finite."""
     bad = [each for each in of_ranks if each is not None]
     return max(bad).words if bad else None
 

@@ -88,7 +88,7 @@ def _first_node(environment: Mapping[str, str]) -> str:
 
 
 def _port(environment: Mapping[str, str]) -> int:
-    """The same on all ranks of a step, another one for other steps and jobs, as far as there are ports."""
+    """A port that is the same on all ranks of a step, and another one for other steps and jobs, as far as there are ports."""
     job, step = (_number(environment, name, 0, 0) for name in ("SLURM_JOB_ID", "SLURM_STEP_ID"))
     return PORTS[(7 * job + step) % len(PORTS)]
 

@@ -293,7 +293,7 @@ def build_model(
 
 
 def _deterministic(device: torch.device) -> None:
-    """The same bits again on the same machine; on the CPU they are anyway."""
+    """Make runs repeatable bit for bit on the same machine; on the CPU they are so anyway."""
     if device.type == "cuda":
         import torch
 

@@ -12,10 +12,10 @@ HELP = "fetch a corpus that has a name, or list those that have one"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the name, and where it comes from and goes to."""
-    parser.add_argument("name", metavar="NAME", nargs="?", help="such as classic-books, or hf:owner/name; none: a list")
     parser.add_argument(
-        "--from", dest="source", metavar="PLACE", help="a clone, or a folder of its files, that is here"
+        "name", metavar="NAME", nargs="?", help="such as classic-books, or hf:owner/name; without it: list them"
     )
+    parser.add_argument("--from", dest="source", metavar="PLACE", help="a local clone, or a local folder of its files")
     parser.add_argument("--into", type=Path, metavar="DIR", help="where its folder goes (default: $ZOO_DATA)")
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
 

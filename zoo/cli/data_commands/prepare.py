@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=int, metavar="N", help="the number of processes that encode (default: one per core)"
     )
-    parser.add_argument("--verify", action="store_true", help="check every byte of it in the end")
+    parser.add_argument("--verify", action="store_true", help="check every byte of it at the end")
 
 
 def run(arguments: argparse.Namespace) -> int:

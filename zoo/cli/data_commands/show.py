@@ -41,7 +41,8 @@ def lines(folder: Path) -> Iterator[str]:
     yield f"  sources      {_several(len(manifest.sources), 'file')}, {_size(sum(s.size for s in manifest.sources))}"
     yield f"  splits       {manifest.rule}"
     for name, split in manifest.splits.items():
-        counts = f"{split.documents:,} documents, {split.tokens:,} tokens, {_size(split.bytes)} of text"
+        documents, tokens = _several(split.documents, "document"), _several(split.tokens, "token")
+        counts = f"{documents}, {tokens}, {_size(split.bytes)} of text"
         yield f"  {name:<12} {counts}, {_several(len(split.shards), 'shard')}"
     yield f"  tokenizer    {manifest.choice}, {manifest.vocab_size:,} tokens"
     yield f"  fingerprint  {manifest.fingerprint}"

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="SETTING=VALUE", help="a setting of the method"
     )
-    parser.add_argument("--only", nargs="+", action="extend", metavar="PROPERTY", help="these properties alone")
+    parser.add_argument("--only", nargs="+", action="extend", metavar="PROPERTY", help="only these properties")
     parser.add_argument("--thorough", action="store_true", help="compiled code too, which takes minutes")
     parser.add_argument("--json", action="store_true", help="print the reports as JSON")
 

@@ -15,9 +15,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--family", metavar="NAME", help="only those of a family, such as v1")
     parser.add_argument("--find", metavar="WORD", help="only those with this word in id, phrase, formula or family")
     parser.add_argument(
-        "--json", action="store_true", help="print all that is known of them: paths, versions, settings"
+        "--json", action="store_true", help="print all that is known about them: paths, versions, settings"
     )
-    parser.add_argument("--fresh", action="store_true", help="import every plugin again, whatever is remembered of it")
+    parser.add_argument("--fresh", action="store_true", help="import every plugin again instead of reading the cache")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ HELP = "methods whose name, formula, family or card mention all of these words"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the words, and the form of the output."""
     parser.add_argument("words", metavar="WORD", nargs="+", help="a word, or a part of one")
-    parser.add_argument("--json", action="store_true", help="print all that is known of them")
+    parser.add_argument("--json", action="store_true", help="print all that is known about them")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ HELP = "a method's card, settings and the Gin lines to use it"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the method to show."""
     parser.add_argument("id", metavar="ID", help="the method's id, or SLOT.ID")
-    parser.add_argument("--json", action="store_true", help="print all that is known of it, its card too")
+    parser.add_argument("--json", action="store_true", help="print all that is known about it, with its card")
 
 
 def run(arguments: argparse.Namespace) -> int:
