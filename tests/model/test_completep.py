@@ -77,6 +77,17 @@ def test_rates_decays_and_eps_are_those_of_the_table() -> None:
     assert seen["norm.gain"] == pytest.approx((0.1, 0.0, 1e-6 / 4))
 
 
+def test_taps_of_a_method_keep_their_rate() -> None:
+    """They are hinted not to decay; its matrices are hidden weights."""
+    method = installed().get("temporal_mixing", "mamba2").factory
+    large = built(128, 6, temporal_mixing=method)
+    made = make_optimizer(large, Settings(lr=0.1, weight_decay=0.2, eps=1e-6))
+    treated = {id(p): (group["lr"], group["weight_decay"]) for group in made.param_groups for p in group["params"]}
+    rates = {name.removeprefix("layers.2.temporal_mixing."): treated[id(p)] for name, p in large.named_parameters()}
+    assert rates["conv"] == (0.1, 0.0)
+    assert rates["w_in"] == rates["w_out"] == pytest.approx((0.1 / 4, 0.2 * 4))
+
+
 def size_after_training(*size: int, base: tuple[int, int] | None = (32, 2)) -> float:
     """The root mean square of the last layer's output after five steps, the mean over three starts."""
     return sum(_size_after_training(built(*size, base=base, seed=seed)) for seed in (1, 2, 3)) / 3

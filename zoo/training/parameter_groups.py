@@ -62,7 +62,9 @@ def _treatment(model: nn.Module, name: str, parameter: nn.Parameter, settings: U
     if (wider, deeper) == NOT_SCALED:
         return Treatment(decay, hint.lr_factor, None)
     eps = settings.eps / (wider * deeper if name.startswith("layers.") else wider)
-    hidden = parameter.dim() >= 2 and not in_vocabulary
+    hidden = (
+        parameter.dim() >= 2 and not in_vocabulary and hint.decay
+    )  # taps and tables grow with one dimension: no decay
     return Treatment(decay * wider, hint.lr_factor / wider, eps) if hidden else Treatment(decay, hint.lr_factor, eps)
 
 
