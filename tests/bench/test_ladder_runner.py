@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from helpers.pretend_ladder import LADDER, SETTINGS, LadderLauncher
 
-from zoo.bench.ladder_jobs import at_look
-from zoo.bench.ladder_notes import read_ladder_arms, read_predictions
+from zoo.bench.ladder_jobs import at_look, planned_jobs
+from zoo.bench.ladder_notes import LadderArm, note_arms, read_ladder_arms, read_predictions
 from zoo.bench.ladder_plan import OWN_RATE, LadderPlan, Member, Rung, plan_ladder
 from zoo.bench.ladder_runner import run_ladder
+from zoo.bench.missing import missing_runs
 from zoo.bench.store import Store
 
 LOOKS = ["ladder.looks = (2, 3)"]
@@ -172,3 +174,51 @@ def test_the_rates_of_a_rung_are_widened_for_all_of_its_arms_but_not_for_the_har
     noted = read_ladder_arms([tmp_path / "bench"])
     assert {arm.factor for arm in noted.values() if arm.label == "wr_mean"} == {4.0}
     assert {arm.factor for arm in noted.values() if arm.label == "skip_scalar_0"} == {0.5}
+
+
+def test_the_plain_block_is_run_at_every_rate_that_ties_to_the_end(ladder: str, tmp_path: Path) -> None:
+    """Half and twice the rate are 0.01 nats off, which ties."""
+    ties = ["suite.lrs = (0.5, 1.0, 2.0)", "suite.tie_seeds = 1", "suite.tie = 0.005"]
+    plan = plan_ladder(ladder, ["v1_m3"], [*SETTINGS, *ties])
+    store = Store(tmp_path / "bench")
+    launcher, judge = LadderLauncher({}, best_rates={}), Judge()
+    judge.launcher = launcher
+    assert run_ladder(plan, store, judge, launcher=launcher, say=lambda text: None) == []
+    noted = {(depth, label): arm for (_, depth, label), arm in read_ladder_arms([store.folder]).items()}
+    assert noted[1, "plain"].factor == 1.0 and noted[1, "plain"].ties == noted[2, "plain"].ties == [0.5, 2.0]
+    assert noted[3, "plain"].ties == noted[1, "v1_m3"].ties == []
+    judged = {(run.arm, run.seed, run.lr_factor) for run in store.read().values() if 0 < run.seed < 100}
+    beside = {
+        (rung.plain.arm.id, seed, factor) for rung in plan.rungs[:2] for seed in (1, 2, 3) for factor in (0.5, 2.0)
+    }
+    assert {run for run in judged if run[2] != 1.0} == beside
+    results = store.read()
+    planned = planned_jobs(plan.rungs, plan.suite, results, 0)
+    assert missing_runs([job for each in planned for job in each.jobs], results, again=False) == []
+    again = LadderLauncher({}, best_rates={})
+    assert run_ladder(plan, store, judge, launcher=again, say=lambda text: None) == [] and trained(again) == []
+
+
+def test_a_note_keeps_the_seeds_that_were_run(tmp_path: Path) -> None:
+    """A later command with fewer seeds or looks does not make the store forget them; at another rate they are others."""
+    arm = LadderArm(
+        ladder="a", name="a", host="sequential", margin=0.02, depth=1, parameters=1, tokens=1, label="plain", role="plain",
+        arm="x", factor=1.0, seeds=[1, 2, 3, 4, 5], charged=1.0,
+    )  # fmt: skip
+    note_arms(tmp_path, [arm])
+    note_arms(tmp_path, [replace(arm, seeds=[1, 2, 3])])
+    assert read_ladder_arms([tmp_path]) == {("a", 1, "plain"): arm}
+    note_arms(tmp_path, [replace(arm, seeds=[1, 2, 3], factor=0.5)])
+    assert read_ladder_arms([tmp_path])["a", 1, "plain"].seeds == [1, 2, 3]
+
+
+@pytest.mark.parametrize("ties", ['["a"]', "[0.0]", "[1]", "3"])
+def test_a_note_with_ties_that_are_no_rates_is_left_out(tmp_path: Path, ties: str) -> None:
+    line = (
+        '{"ladder": "a", "name": "a", "host": "sequential", "margin": 0.02, "depth": 1, "parameters": 1, "tokens": 1,'
+        ' "label": "l", "role": "plain", "arm": "x", "factor": 1.0, "seeds": [1], "charged": 1.0, "ties": TIES}\n'
+    )
+    (tmp_path / "ladders.jsonl").write_text(line.replace("TIES", "[0.5]") + line.replace("TIES", ties))
+    warnings: list[str] = []
+    (arm,) = read_ladder_arms([tmp_path], warnings.append).values()
+    assert arm.ties == [0.5] and len(warnings) == 1

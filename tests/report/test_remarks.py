@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 
 import pytest
@@ -204,6 +205,37 @@ def test_a_rate_that_chance_chose_for_the_plain_block_is_said() -> None:
     assert "on the seeds that choose, its losses at × 1 and × 0.5 are 0.0010 nats apart" in said
     assert remarks(tried_at_half(4.001, 0.5, [(1.0, 4.0), (0.5, 4.1)])) == []  # a further seed has decided
     assert remarks(tried_at_half(4.001, 1.0)) == []  # the same rate
+
+
+def judged_at_half(gain: float) -> Findings:
+    """A ladder at whose first rung half the rate ties with the plain block's, which is better there by `gain` on all seeds."""
+    made = made_up_ladder({"v1_m4": 1.15, "v1_m3": 1.0})
+    key, plain = next((key, arm) for key, arm in made.notes.ladder_arms.items() if key[1:] == (2, "plain"))
+    runs = [run for run in made.results if run.arm == plain.arm and run.seed in plain.seeds]
+    better = [
+        dataclasses.replace(
+            run, key=f"{run.key} half", lr_factor=0.5, valid_loss=run.valid_loss - gain, test_loss=run.test_loss - gain
+        )
+        for run in runs
+        if run.valid_loss is not None and run.test_loss is not None
+    ]
+    arms = {**made.notes.ladder_arms, key: dataclasses.replace(plain, ties=[0.5])}
+    return Findings.of([*made.results, *better], made.notes._replace(ladder_arms=arms))
+
+
+def test_a_plain_block_judged_at_both_rates_that_tie_says_what_that_changes() -> None:
+    report = judged_at_half(0.02)
+    (said,) = remarks(report)
+    (other,) = report.ladders[0].other_rates
+    before, after = ({row.label: row.compute for row in rows} for rows in (report.ladders[0].rows, other.rows))
+    mine, theirs = before["v1_m4"], after["v1_m4"]
+    assert mine and theirs and theirs.log.value < mine.log.value
+    assert said.startswith(
+        "So the plain block was judged at × 0.5 too: at rung 1 of small, sequential host, its loss is"
+    )
+    assert f"{math.exp(theirs.log.value):.2f} (" in said and "for v1_m4" in said and "plain, other seeds" not in said
+    (same,) = remarks(judged_at_half(0.0))
+    assert same.endswith("verdicts that would change: none.")
 
 
 # --- what κ rests on, and what it is made of

@@ -14,7 +14,7 @@ from zoo.bench.rate_curves import widened
 from zoo.bench.seeds import tuning_runs
 from zoo.bench.store import Result, by_arm
 from zoo.bench.suite import Suite
-from zoo.bench.tied_rates import tied_runs
+from zoo.bench.tied_rates import still_tied, tied_runs
 
 GATE = 2  # rungs of the first gate: the smallest, where rates are chosen and looks are taken
 AGREE = math.sqrt(2)  # two rungs whose rates differ by more make the next one try all rates too
@@ -62,7 +62,10 @@ def planned_jobs(rungs: Sequence[Rung], suite: Suite, results: Mapping[str, Resu
             rate = chosen[member.label if member in own else rung.plain.label][-1]
             seeds = at_look(member, look) if rung.number <= GATE else member
             choosing = [*tuning.get(member.label, []), *ties.get(member.label, [])]
-            planned.append(Planned(rung, member, choosing, seeds.jobs(rate)))
+            rates = [rate]
+            if member.role == "plain" and member in trying and not missing_runs(choosing, results, again=False):
+                rates += still_tied(member.arm, grid, of_arm.get(member.arm.id, ()))
+            planned.append(Planned(rung, member, choosing, [job for each in rates for job in seeds.jobs(each)]))
     return planned
 
 

@@ -33,6 +33,9 @@ class LadderArm:
     seeds: list[int]
     charged: float  # FLOPs
     looks: list[int] = field(default_factory=list)  # the planned numbers of seeds; empty where no look is taken
+    ties: list[float] = field(
+        default_factory=list
+    )  # of the plain block: factors that tie with its own, at which it is run too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +57,15 @@ class Prediction:
 def note_arms(folder: Path, arms: Iterable[LadderArm]) -> None:
     """Note the arms of a rung, but for those that are noted as they are.
 
-    A method that was looked at more than once stays one: looks of an earlier bench are kept.
+    What an earlier bench did is kept: the looks it took, and the seeds it ran of the same arm at the same rate.
     """
     known = read_ladder_arms([folder])
     for arm in arms:
         before = known.get((arm.ladder, arm.depth, arm.label))
         if before and before.role == arm.role and not arm.looks:
             arm = replace(arm, looks=before.looks)
+        if before and (before.arm, before.factor) == (arm.arm, arm.factor):
+            arm = replace(arm, seeds=sorted({*before.seeds, *arm.seeds}))
         if before != arm:
             append_line(folder / ARMS, asdict(arm))
 
@@ -112,6 +117,8 @@ def _reader(kind: type[T]) -> Callable[[dict[str, Any]], T | None]:
                 raise ValueError(f"{name} is not positive")
         if not are_looks(row.get("looks", [])):
             raise ValueError("looks are not growing numbers of seeds")
+        if not all(isinstance(factor, float) and factor > 0 for factor in row.get("ties", [])):
+            raise ValueError("ties are not factors of a learning rate")
         return kind(**{name: row[name] for name in names & row.keys()})
 
     return convert

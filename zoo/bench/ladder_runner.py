@@ -19,6 +19,7 @@ from zoo.bench.schedule import Say, Schedule
 from zoo.bench.step_costs import read_costs
 from zoo.bench.store import Store, by_arm
 from zoo.bench.suite_notes import note_suite
+from zoo.bench.tied_rates import still_tied
 
 
 class Judge(Protocol):
@@ -77,6 +78,7 @@ class _Climb:
         self.plan, self.rungs, self.pool, self.judge = plan, rungs, pool, judge
         self.key = plan.key(rungs)
         self.rates: dict[str, list[float]] = {}  # of each label, those that it chose at the rungs so far
+        self.ties: dict[int, list[float]] = {}  # of each rung, the rates that tie with the plain block's
         self.stopped: dict[str, str] = {}
 
     def run(self) -> None:
@@ -135,6 +137,8 @@ class _Climb:
             without=[member.arm.id for member in tried if member.role == "harm"],
         )
         of_arm = by_arm(self.pool.store.read().values())
+        if rung.plain in tried:
+            self.ties[rung.number] = still_tied(rung.plain.arm, grid, of_arm.get(rung.plain.arm.id, ()))
         factors = {}
         for member in own:
             suite = replace(grid, lrs=(decided[member.label],), widenings=0) if member.label in decided else grid
@@ -144,6 +148,8 @@ class _Climb:
 
     def _train(self, rung: Rung, members: Sequence[Member], factors: Mapping[str, float]) -> None:
         jobs = [job for member in members for job in member.jobs(factors[member.label])]
+        plain = [member for member in members if member.role == "plain"]
+        jobs += [job for factor in self.ties.get(rung.number, ()) for member in plain for job in member.jobs(factor)]
         judged = {m.arm.id: m.arm.baselines for m in members if m.arm.match == "method"}
         note_suite(self.pool.store.folder, self.plan.name, judged, self.plan.suite.twins, self.plan.suite.margin)
         note_arms(self.pool.store.folder, [self._note(rung, member, factors[member.label]) for member in members])
@@ -166,6 +172,7 @@ class _Climb:
             seeds=list(member.seeds),
             charged=member.charged,
             looks=list(self.plan.ladder.looks) if member.role == "method" and rung.number <= GATE else [],
+            ties=self.ties.get(rung.number, []) if member.role == "plain" else [],
         )
 
     def _measure(self, rung: Rung, members: Iterable[Member]) -> None:

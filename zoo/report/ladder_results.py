@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from zoo.bench.ladder_notes import LadderArm, Prediction
@@ -115,6 +116,15 @@ class Outcome(NamedTuple):
         return self.prediction.low <= self.loss <= self.prediction.high
 
 
+class OtherRate(NamedTuple):
+    """What a ladder would say, had the plain block of a rung had another learning rate that ties with its own."""
+
+    rung: int
+    factor: float
+    plain_loss: float
+    rows: tuple[LadderRow, ...]
+
+
 class LadderFindings(NamedTuple):
     """What the results say of one ladder in one host."""
 
@@ -125,6 +135,7 @@ class LadderFindings(NamedTuple):
     rungs: tuple[RungResults, ...]
     rows: tuple[LadderRow, ...]
     outcomes: tuple[Outcome, ...]
+    other_rates: tuple[OtherRate, ...] = ()
 
 
 def ladder_findings(
@@ -153,9 +164,27 @@ def ladder_findings(
                 rungs=rungs,
                 rows=tuple(_rows(rungs, costs, margin)),
                 outcomes=tuple(_outcomes(rungs, [p for p in predictions.values() if p.ladder == key])),
+                other_rates=tuple(_other_rates(of_ladder, by_run, costs, margin)),
             )
         )
     return findings
+
+
+def _other_rates(
+    noted: Sequence[LadderArm],
+    by_run: Mapping[tuple[str, int, float], Result],
+    costs: Mapping[str, StepCost],
+    margin: float,
+) -> Iterable[OtherRate]:
+    """What the ladder would say at every rate that ties with the plain block's, where it has all its seeds there too."""
+    for plain in (arm for arm in noted if arm.role == "plain"):
+        for factor in plain.ties:
+            if all((plain.arm, seed, factor) in by_run for seed in plain.seeds):
+                instead = [replace(arm, factor=factor) if arm is plain else arm for arm in noted]
+                rungs = _with_slopes(_rungs(instead, by_run))
+                for rung in rungs:
+                    if rung.depth == plain.depth:
+                        yield OtherRate(rung.number, factor, rung.plain_loss, tuple(_rows(rungs, costs, margin)))
 
 
 def _rungs(noted: Iterable[LadderArm], by_run: Mapping[tuple[str, int, float], Result]) -> list[RungResults]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from zoo.bench.rate_curves import rate_curve
 from zoo.report.arm_results import ArmResults
 from zoo.report.findings import Findings
-from zoo.report.ladder_results import LadderFindings, RungResults
+from zoo.report.ladder_results import LadderFindings, LadderRow, OtherRate, RungResults
 from zoo.report.overview import size_text
 
 
@@ -17,7 +17,32 @@ def rate_ties(report: Findings) -> str:
     by_arm = {arm.id: arm for arm in report.arms}
     found = [_tie(ladder, rung, by_arm) for ladder in report.ladders for rung in ladder.rungs]
     said = [sentence for sentence in found if sentence]
-    return " ".join([*said, "Part of the κ of these methods may be due to the rate."]) if said else ""
+    said += ["Part of the κ of these methods may be due to the rate."] if said else []
+    return " ".join([*said, *(_instead(ladder, other) for ladder in report.ladders for other in ladder.other_rates)])
+
+
+def _instead(ladder: LadderFindings, other: OtherRate) -> str:
+    """What κ would be at another rate of the plain block that ties with its own."""
+    rung = next(each for each in ladder.rungs if each.number == other.rung)
+    before = {row.label: row.verdict for row in ladder.rows}
+    rows = [row for row in other.rows if row.role in ("method", "gain", "harm")]
+    changed = [row for row in rows if row.verdict != before.get(row.label)]
+    here = [row for row in rows if any(each.rung == other.rung for each in row.rungs)]
+    kappas = [f"{_overall(row)} for {row.label}" for row in rows if row in (*here, *changed) and row.compute]
+    verdicts = [f"{row.label} {row.verdict} in place of {before.get(row.label)}" for row in changed]
+    return (
+        f"So the plain block was judged at × {other.factor:g} too: at rung {other.rung} of {ladder.name}, {ladder.host} host, its"
+        f" loss is {other.plain_loss:.4f} there, and {rung.plain_loss:.4f} at × {rung.plain.noted.factor:g}. With that rate κ"
+        f" over all rungs would be {', '.join(kappas) or 'as it is'}; verdicts that would change: {', '.join(verdicts) or 'none'}."
+    )
+
+
+def _overall(row: LadderRow) -> str:
+    """κ over all rungs with its interval."""
+    assert row.compute is not None
+    log = row.compute.log
+    low, high = log.interval()
+    return f"{math.exp(log.value):.2f} ({math.exp(low):.2f} … {math.exp(high):.2f})"
 
 
 def _tie(ladder: LadderFindings, rung: RungResults, by_arm: Mapping[str, ArmResults]) -> str:
