@@ -125,6 +125,15 @@ def test_looks_add_seeds_where_a_method_is_open(ladder: str, tmp_path: Path) -> 
     assert (3, "v1_m3") in noted and (3, "v1_m4") not in noted
 
 
+def test_looks_end_where_every_method_is_settled(ladder: str, tmp_path: Path) -> None:
+    """The plain block needs no more seeds either: with a look at 5 it would have had 5."""
+    plan = plan_ladder(ladder, ["v1_m3"], [*SETTINGS, "ladder.looks = (2, 5)"])
+    _, judge = climb(plan, tmp_path / "bench", Judge(settled={"v1_m3": "it helps"}))
+    assert judge.asked == ["settled", "predict 3"]
+    noted = {(depth, label): arm for (_, depth, label), arm in read_ladder_arms([tmp_path / "bench"]).items()}
+    assert noted[1, "plain"].seeds == [1, 2, 3] and noted[1, "v1_m3"].seeds == [1, 2]
+
+
 def test_the_plain_block_has_never_fewer_seeds_than_a_look(ladder: str) -> None:
     members = {member.role: member for member in plan_ladder(ladder, ["v1_m3"], SETTINGS).rungs[0].members}
     assert at_look(members["plain"], 5).seeds == (1, 2, 3, 4, 5) and at_look(members["plain"], 2).seeds == (1, 2, 3)

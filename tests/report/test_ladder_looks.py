@@ -80,9 +80,9 @@ def test_looks_that_were_noted_are_kept(tmp_path: Path) -> None:
     """A ladder that goes on without looks was looked at all the same; notes of before have none."""
     arm = next(arm for arm in looked_at((2,), (3, 5, 8)).notes.ladder_arms.values() if arm.looks)
     note_arms(tmp_path, [arm])
-    note_arms(tmp_path, [replace(arm, looks=[], seeds=[1, 2])])
-    assert known(tmp_path) == replace(arm, seeds=[1, 2])
-    note_arms(tmp_path, [replace(arm, looks=[], seeds=[1, 2])])
+    note_arms(tmp_path, [replace(arm, looks=[], seeds=[1, 2, 3, 4])])
+    assert known(tmp_path) == replace(arm, seeds=[1, 2, 3, 4])
+    note_arms(tmp_path, [replace(arm, looks=[], seeds=[1, 2, 3, 4])])
     assert len((tmp_path / "ladders.jsonl").read_text().splitlines()) == 2
     note_arms(tmp_path, [replace(arm, role="gain", looks=[])])
     assert known(tmp_path).looks == []

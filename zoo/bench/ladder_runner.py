@@ -96,8 +96,9 @@ class _Climb:
             self.judge.predict(self.key, rung, members)
 
     def _first_gate(self) -> None:
-        """The two smallest rungs, with as many seeds as the looks ask for."""
+        """The two smallest rungs, with as many seeds as the looks ask for, until every method is settled."""
         small, looks = self.rungs[:GATE], self.plan.ladder.looks or (0,)
+        methods = {member.label for member in small[0].members if member.role == "method"}
         factors: dict[int, dict[str, float]] = {}
         settled: set[str] = set()
         for look in looks:
@@ -109,6 +110,8 @@ class _Climb:
                 self._train(rung, members, factors[rung.number])
             if look:
                 settled |= self._settle(look, settled)
+            if methods <= settled:
+                break
         for rung in small:
             self._measure(rung, rung.members)
 

@@ -33,7 +33,8 @@ def _instead(ladder: LadderFindings, other: OtherRate) -> str:
     return (
         f"So the plain block was judged at × {other.factor:g} too: at rung {other.rung} of {ladder.name}, {ladder.host} host, its"
         f" loss is {other.plain_loss:.4f} there, and {rung.plain_loss:.4f} at × {rung.plain.noted.factor:g}. With that rate κ"
-        f" over all rungs would be {', '.join(kappas) or 'as it is'}; verdicts that would change: {', '.join(verdicts) or 'none'}."
+        f" over all rungs would be {', '.join(kappas) or 'as it is'}; verdicts that would change:"
+        f" {', '.join(verdicts) or 'none'}."
     )
 
 
