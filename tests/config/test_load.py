@@ -123,7 +123,7 @@ def test_an_error_while_building_keeps_its_words() -> None:
 
     with pytest.raises(ZooError) as caught_too:
         load("model.depth = 1\nmodel.residual = @residual.refusing").build("model", 7)
-    assert str(caught_too.value) == "a sentence of its own"
+    assert str(caught_too.value) == "refusing: a sentence of its own"
 
 
 @pytest.mark.usefixtures("project")

@@ -12,7 +12,7 @@ import gin.config
 
 from zoo.config.gin_files import Reference
 from zoo.config.values import render
-from zoo.errors import PluginError, ZooError
+from zoo.errors import ConfigError, PluginError, ZooError
 from zoo.plugins.loader import LoadedMethod, unbuildable
 
 # Importing these registers model, data, train, records, recipe, suite and ladder, in Gin's module "zoo". They are known by
@@ -87,8 +87,10 @@ def _method(loaded: LoadedMethod) -> Callable[..., Any]:
     def method(layer: Any, /, **settings: Any) -> Any:
         try:
             return factory(layer, **settings)
-        except ZooError:
-            raise
+        except ZooError as error:
+            if type(error) not in (ZooError, ConfigError) or entry.id in str(error):
+                raise
+            raise type(error)(f"{entry.id}: {error}") from error
         except Exception as error:
             raise unbuildable(f"{entry.name} of {entry.source}", error) from error
 
