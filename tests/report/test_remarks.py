@@ -238,6 +238,28 @@ def test_a_plain_block_judged_at_both_rates_that_tie_says_what_that_changes() ->
     assert same.endswith("verdicts that would change: none.")
 
 
+# --- sizes
+
+
+def growing_ladder(small: float, large: float) -> Findings:
+    """A ladder on which κ of v1_m3 is one at the two smaller sizes and another at the largest."""
+    made, other = (made_up_ladder({"v1_m3": kappa, "v1_m4": 1.0}) for kappa in (small, large))
+    at_top = {run.key: run for run in other.results if run.arm == "sequential 4 v1_m3"}
+    return Findings.of([at_top.get(run.key, run) for run in made.results], made.notes)
+
+
+def test_a_kappa_that_grows_with_compute_is_said() -> None:
+    report = growing_ladder(0.7, 1.1)
+    (row,) = (row for row in report.ladders[0].rows if row.label == "v1_m3")
+    (said,) = remarks(report)
+    kappas = " → ".join(f"{math.exp(at.compute.log.value):.2f}" for at in row.rungs)
+    assert row.verdict == "hurts" and said.endswith(
+        f"from the smallest size to the largest: v1_m3 ({kappas}, sequential host)."
+    )
+    assert remarks(growing_ladder(1.1, 1.3)) == []  # it helps anyway
+    assert remarks(growing_ladder(0.7, 0.7)) == remarks(growing_ladder(1.0, 0.7)) == []
+
+
 # --- what κ rests on, and what it is made of
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -28,8 +29,28 @@ class Judged(NamedTuple):
 
 
 def remarks(report: Findings) -> list[str]:
-    """The sentences that this report needs: where loss and accuracy disagree, and where a gain depends on optimiser or rate."""
-    return [said for said in (disagreements(report), one_optimizer_only(report), rate_ties(report)) if said]
+    """The sentences that this report needs: where loss and accuracy disagree, and what a verdict depends on beside the method."""
+    every = (growing(report), disagreements(report), one_optimizer_only(report), rate_ties(report))
+    return [said for said in every if said]
+
+
+def growing(report: Findings) -> str:
+    """The methods that do not help over all sizes of a ladder and whose κ grows with compute, in a sentence."""
+    parts = []
+    for ladder in report.ladders:
+        for row in ladder.rows:
+            if row.role != "method" or row.compute is None or word_of(row.verdict) in GOOD:
+                continue
+            trend = row.compute.trend
+            if math.isfinite(trend.value) and trend.interval()[0] > 0:
+                kappas = " → ".join(f"{math.exp(at.compute.log.value):.2f}" for at in row.rungs)
+                parts.append(f"{row.label} ({kappas}, {ladder.host} host)")
+    if not parts:
+        return ""
+    return (
+        "κ grows with compute beyond its interval, so that the verdict over all sizes says little of larger ones; κ from the"
+        f" smallest size to the largest: {', '.join(parts)}."
+    )
 
 
 def disagreements(report: Findings) -> str:
