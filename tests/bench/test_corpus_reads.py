@@ -49,9 +49,10 @@ def test_the_smoke_ladder_reads_nothing_twice() -> None:
 
 
 def test_pocket_is_refused_with_the_corpus_of_the_install_before_anything_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], quick: list[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], quick: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = tmp_path / "bench"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # where it is prepared, its tokens are counted
     assert main(["--ladder", "pocket", "--gin", "v2_m1", "--store", str(store)]) == 2
     error = capsys.readouterr().err
     assert "17 times by the longest run" in error and "--set 'data.corpus = \"…\"'" in error
