@@ -235,7 +235,7 @@ def test_a_plain_block_judged_at_both_rates_that_tie_says_what_that_changes() ->
     )
     assert f"{math.exp(theirs.log.value):.2f} (" in said and "for v1_m4" in said and "plain, other seeds" not in said
     (same,) = remarks(judged_at_half(0.0))
-    assert same.endswith("verdicts that would change: none.")
+    assert same.endswith("; no verdict would change.")
 
 
 # --- sizes

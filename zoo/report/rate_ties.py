@@ -13,12 +13,15 @@ from zoo.report.overview import size_text
 
 
 def rate_ties(report: Findings) -> str:
-    """The rungs at which two rates of the plain block tie and methods took the other one, in a sentence or two."""
+    """Where two rates of the plain block tie: what κ would be at the other one, else which methods took it; a few sentences."""
     by_arm = {arm.id: arm for arm in report.arms}
-    found = [_tie(ladder, rung, by_arm) for ladder in report.ladders for rung in ladder.rungs]
-    said = [sentence for sentence in found if sentence]
+    judged = {(ladder.key, other.rung) for ladder in report.ladders for other in ladder.other_rates}
+    rungs = [
+        (ladder, rung) for ladder in report.ladders for rung in ladder.rungs if (ladder.key, rung.number) not in judged
+    ]
+    said = [sentence for ladder, rung in rungs if (sentence := _tie(ladder, rung, by_arm))]
     said += ["Part of the κ of these methods may be due to the rate."] if said else []
-    return " ".join([*said, *(_instead(ladder, other) for ladder in report.ladders for other in ladder.other_rates)])
+    return " ".join([*(_instead(ladder, other) for ladder in report.ladders for other in ladder.other_rates), *said])
 
 
 def _instead(ladder: LadderFindings, other: OtherRate) -> str:
@@ -28,14 +31,19 @@ def _instead(ladder: LadderFindings, other: OtherRate) -> str:
     rows = [row for row in other.rows if row.role in ("method", "gain", "harm")]
     changed = [row for row in rows if row.verdict != before.get(row.label)]
     here = [row for row in rows if any(each.rung == other.rung for each in row.rungs)]
-    kappas = [f"{_overall(row)} for {row.label}" for row in rows if row in (*here, *changed) and row.compute]
+    kappas = [f"{row.label} {_overall(row)}" for row in rows if row in (*here, *changed) and row.compute]
     verdicts = [f"{row.label} {row.verdict} in place of {before.get(row.label)}" for row in changed]
+    changes = f"verdicts would change: {', '.join(verdicts)}" if verdicts else "no verdict would change"
+    own = rung.plain.noted.factor
     return (
-        f"So the plain block was judged at × {other.factor:g} too: at rung {other.rung} of {ladder.name}, {ladder.host} host, its"
-        f" loss is {other.plain_loss:.4f} there, and {rung.plain_loss:.4f} at × {rung.plain.noted.factor:g}. With that rate κ"
-        f" over all rungs would be {', '.join(kappas) or 'as it is'}; verdicts that would change:"
-        f" {', '.join(verdicts) or 'none'}."
+        f"{_place(ladder, rung)}: two learning rates of the plain block tie on the seeds that choose, so it was judged at both."
+        f" Its loss is {rung.plain_loss:.4f} at × {own:g}, on which the verdicts rest, and {other.plain_loss:.4f} at"
+        f" × {other.factor:g}, with which κ over all rungs would be: {', '.join(kappas) or 'as it is'}; {changes}."
     )
+
+
+def _place(ladder: LadderFindings, rung: RungResults) -> str:
+    return f"Rung {rung.number} of {ladder.name} ({size_text(rung.parameters)} parameters), {ladder.host} host"
 
 
 def _overall(row: LadderRow) -> str:
@@ -65,7 +73,7 @@ def _tie(ladder: LadderFindings, rung: RungResults, by_arm: Mapping[str, ArmResu
     names, near = ", ".join(each.label for each in others), f"{apart[nearest]:.4f} nats apart"
     seeds = "one seed that chooses" if points[nearest].seeds == own.seeds == 1 else "seeds that choose"
     return (
-        f"Rung {rung.number} of {ladder.name} ({size_text(rung.parameters)} parameters), {ladder.host} host: the plain block took"
+        f"{_place(ladder, rung)}: the plain block took"
         f" its learning rate × {plain.factor:g}, and {names} took another one, as good for the plain block within chance: on the"
         f" {seeds}, its losses at × {plain.factor:g} and × {nearest:g} are {near}, and chance alone may part them by"
         f" {chance[nearest]:.4f}."
