@@ -230,10 +230,12 @@ def test_a_plain_block_judged_at_both_rates_that_tie_says_what_that_changes() ->
     before, after = ({row.label: row.compute for row in rows} for rows in (report.ladders[0].rows, other.rows))
     mine, theirs = before["v1_m4"], after["v1_m4"]
     assert mine and theirs and theirs.log.value < mine.log.value
+    place = "Rung 1 of small (100 k parameters), sequential host"
     assert said.startswith(
-        "So the plain block was judged at × 0.5 too: at rung 1 of small, sequential host, its loss is"
+        f"{place}: two learning rates of the plain block tie on the seeds that choose, so it was judged at both."
     )
-    assert f"{math.exp(theirs.log.value):.2f} (" in said and "for v1_m4" in said and "plain, other seeds" not in said
+    assert f"v1_m4 {math.exp(theirs.log.value):.2f} (" in said and "plain, other seeds" not in said
+    assert said.endswith("; verdicts would change: v1_m3 hurts in place of the same.")
     (same,) = remarks(judged_at_half(0.0))
     assert same.endswith("; no verdict would change.")
 
