@@ -1,0 +1,82 @@
+"""Learning rates of the plain block that tie: what the first screen says of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from helpers.made_up_ladder import made_up_ladder
+
+from zoo.report.findings import Findings
+from zoo.report.remarks import remarks
+
+
+def tried_at_half(other: float, taken: float, further: Sequence[tuple[float, float]] = ()) -> Findings:
+    """A ladder at whose first rung the plain block was also tried at half its rate, and v1_m4 took `taken`.
+
+    `further` are rates with their losses on a further seed.
+    """
+    made = made_up_ladder({"v1_m4": 1.15, "v1_m3": 1.0})
+    first = next(arm for (_, depth, label), arm in made.notes.ladder_arms.items() if (depth, label) == (2, "plain"))
+    run = next(run for run in made.results if run.arm == first.arm and run.seed == 1)
+    tried = [
+        dataclasses.replace(run, key=f"rate {factor} {seed}", seed=seed, lr_factor=factor, valid_loss=loss)
+        for seed, of in ((0, ((1.0, 4.0), (0.5, other), (2.0, 4.5))), (10_001, further))
+        for factor, loss in of
+    ]
+    arms = {
+        key: dataclasses.replace(arm, factor=taken) if key[1:] == (2, "v1_m4") else arm
+        for key, arm in made.notes.ladder_arms.items()
+    }
+    results = [
+        dataclasses.replace(each, lr_factor=taken) if each.arm.endswith(" 2 v1_m4") else each for each in made.results
+    ]
+    return Findings.of([*results, *tried], made.notes._replace(ladder_arms=arms))
+
+
+def test_a_rate_that_chance_chose_for_the_plain_block_is_said() -> None:
+    (said,) = remarks(tried_at_half(4.001, 0.5))
+    assert said.startswith(
+        "Rung 1 of small (100 k parameters), sequential host: the plain block took its learning rate × 1, and v1_m4 took another"
+        " one, as good for the plain block within chance: on the one seed that chooses, its losses at × 1 and × 0.5 are 0.0010"
+        " nats apart, and chance alone may part them by 0.0"
+    )
+    assert remarks(tried_at_half(4.05, 0.5)) == []  # no tie
+    (said,) = remarks(tried_at_half(4.001, 0.5, [(1.0, 4.0), (0.5, 4.001)]))
+    assert "on the seeds that choose, its losses at × 1 and × 0.5 are 0.0010 nats apart" in said
+    assert remarks(tried_at_half(4.001, 0.5, [(1.0, 4.0), (0.5, 4.1)])) == []  # a further seed has decided
+    assert remarks(tried_at_half(4.001, 1.0)) == []  # the same rate
+
+
+def judged_at_half(gain: float) -> Findings:
+    """A ladder at whose first rung half the rate ties with the plain block's, which is better there by `gain` on all seeds."""
+    made = made_up_ladder({"v1_m4": 1.15, "v1_m3": 1.0})
+    key, plain = next((key, arm) for key, arm in made.notes.ladder_arms.items() if key[1:] == (2, "plain"))
+    runs = [run for run in made.results if run.arm == plain.arm and run.seed in plain.seeds]
+    better = [
+        dataclasses.replace(
+            run, key=f"{run.key} half", lr_factor=0.5, valid_loss=run.valid_loss - gain, test_loss=run.test_loss - gain
+        )
+        for run in runs
+        if run.valid_loss is not None and run.test_loss is not None
+    ]
+    arms = {**made.notes.ladder_arms, key: dataclasses.replace(plain, ties=[0.5])}
+    return Findings.of([*made.results, *better], made.notes._replace(ladder_arms=arms))
+
+
+def test_a_plain_block_judged_at_both_rates_that_tie_says_what_that_changes() -> None:
+    report = judged_at_half(0.02)
+    (said,) = remarks(report)
+    (other,) = report.ladders[0].other_rates
+    before, after = ({row.label: row.compute for row in rows} for rows in (report.ladders[0].rows, other.rows))
+    mine, theirs = before["v1_m4"], after["v1_m4"]
+    assert mine and theirs and theirs.log.value < mine.log.value
+    place = "Rung 1 of small (100 k parameters), sequential host"
+    assert said.startswith(
+        f"{place}: two learning rates of the plain block tie on the seeds that choose, so it was judged at both."
+    )
+    assert f"v1_m4 {math.exp(theirs.log.value):.2f} (" in said and "plain, other seeds" not in said
+    assert said.endswith("; verdicts would change: v1_m3 hurts in place of the same.")
+    (same,) = remarks(judged_at_half(0.0))
+    assert same.endswith("; no verdict would change.")
