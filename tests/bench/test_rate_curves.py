@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy
 import pytest
@@ -15,6 +17,7 @@ from zoo.bench.launch import TRAIN, Task
 from zoo.bench.rate_curves import RateCurve, RatePoint, parabola_minimum, rate_curve, rate_curves
 from zoo.bench.store import FURTHER_TUNING, Store, best_factor
 from zoo.bench.suite import Suite
+from zoo.bench.tied_rates import tied_runs
 from zoo.cli.bench import main
 from zoo.errors import ConfigError
 from zoo.report.figures import loss_against_rate
@@ -221,6 +224,17 @@ def test_a_tie_that_stays_one_ends_with_the_seeds(
     assert main(command(tmp_path, [*settings, "suite.tie_seeds = 2"])) == 0
     assert {seed for _, _, seed in further(tmp_path / "bench")} == {1, 2}
     assert chosen(tmp_path / "bench")["baseline"] == {1.0}
+
+
+@pytest.mark.parametrize(("loss", "further_runs"), [(3.0, 3), (None, 0)])
+def test_an_arm_that_diverges_at_every_rate_has_no_tie(
+    loss: float | None, further_runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal losses tie; no loss at all is none to choose by."""
+    monkeypatch.setattr("zoo.bench.tied_rates.outdated", lambda run, job: [])
+    runs = [result("m", 0, loss, lr_factor=factor) for factor in (0.5, 1.0, 2.0)]
+    arm: Any = SimpleNamespace(id=runs[0].arm)
+    assert len(tied_runs(arm, Suite(lrs=(0.5, 1.0, 2.0), tie_seeds=2), runs)) == further_runs
 
 
 def test_without_further_seeds_nothing_decides_a_tie(

@@ -33,9 +33,8 @@ class LadderArm:
     seeds: list[int]
     charged: float  # FLOPs
     looks: list[int] = field(default_factory=list)  # the planned numbers of seeds; empty where no look is taken
-    ties: list[float] = field(
-        default_factory=list
-    )  # of the plain block: factors that tie with its own, at which it is run too
+    # of the plain block: factors that tie with its own, at which it is run too
+    ties: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

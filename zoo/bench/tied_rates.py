@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable
 
@@ -33,12 +34,16 @@ def still_tied(arm: Arm, suite: Suite, results: Iterable[Result]) -> list[float]
 
 
 def _tied(arm: Arm, suite: Suite, results: Iterable[Result]) -> dict[float, int]:
-    """The best rate of an arm and those that tie with it, each with the number of its tuning seeds; none if ties do not count."""
+    """The best rate of an arm and those that tie with it, each with the number of its tuning seeds.
+
+    None if ties do not count, or if the arm diverges at every rate: further seeds would not choose one.
+    """
     of_arm = (r for r in results if r.arm == arm.id and r.lr_factor in suite.lrs)
     losses = tuning_losses(r for r in of_arm if not outdated(r, Job(arm, r.seed, r.lr_factor)))
     if not suite.tie_seeds or losses.keys() < set(suite.lrs):
         return {}
     means = {factor: statistics.fmean(each) for factor, each in losses.items()}
-    return {
-        factor: len(losses[factor]) for factor, mean in means.items() if mean <= min(means.values()) * (1 + suite.tie)
-    }
+    best = min(means.values())
+    if math.isinf(best):
+        return {}
+    return {factor: len(losses[factor]) for factor, mean in means.items() if mean <= best * (1 + suite.tie)}
