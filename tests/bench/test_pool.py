@@ -105,6 +105,44 @@ def test_a_test_split_that_fails_is_reported_and_costs_no_result(arms: list[Arm]
     assert [run.tested for run in Store(tmp_path).read().values()] == [False] * 6
 
 
+def test_judged_runs_are_tested_before_much_training_is_at_stake(
+    arms: list[Arm], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bench whose machine is lost has the test losses of all but the last runs."""
+    monkeypatch.setattr("zoo.bench.pool.AT_STAKE", 1.5)  # pretended runs take a second
+    launcher = LateLauncher(1)
+
+    def perform(task: Task) -> None:
+        if sum(each.module == TRAIN for each in launcher.tasks) == 6:
+            raise KeyboardInterrupt
+        launcher.pretend(task)
+
+    launcher.perform = perform
+    suite = Suite(seeds=2, control_seeds=2, lrs=(1.0,), costs=False)
+    with pytest.raises(KeyboardInterrupt):
+        run_bench(arms, suite, Store(tmp_path), launcher=launcher, say=lambda text: None)
+    assert [task.module for task in launcher.tasks] == [TRAIN, TRAIN, TEST_SPLIT] * 2 + [TRAIN, TRAIN]
+    results = Store(tmp_path).read().values()
+    assert len(results) == 5 and sum(run.tested for run in results) == 4
+    whole = LateLauncher(1)
+    assert run_bench(arms, suite, Store(tmp_path), launcher=whole, say=lambda text: None) == []
+    assert [task.module for task in whole.tasks] == [TRAIN, TEST_SPLIT]
+
+
+def test_lost_folders_are_trained_again_after_everything_else(arms: list[Arm], tmp_path: Path) -> None:
+    """What nobody has seen yet comes before what is only repeated."""
+    launcher = LateLauncher(1)
+    launcher.perform = lambda task: Failure("1", "") if task.module == TEST_SPLIT else launcher.pretend(task)
+    one = Suite(seeds=1, control_seeds=1, costs=False)
+    assert len(run_bench(arms, one, Store(tmp_path), launcher=launcher, say=lambda text: None)) == 1
+    shutil.rmtree(tmp_path / "runs")
+    second = LateLauncher(1)
+    assert run_bench(arms, SUITE, Store(tmp_path), launcher=second, say=lambda text: None) == []
+    seeds = ["seed 2" in task.title for task in second.tasks if task.module == TRAIN]
+    assert seeds == [True] * 3 + [False] * 3
+    assert all(run.tested for run in Store(tmp_path).read().values())
+
+
 def test_everything_is_stopped_whatever_ends_a_bench(arms: list[Arm], tmp_path: Path) -> None:
     launcher = LateLauncher(2)
 

@@ -44,6 +44,7 @@ def run_ladder(
             pool = Pool(store, launcher, schedule, again)
             for rungs in plan.hosts:
                 _Climb(plan, rungs, pool, judge).run()
+            pool.catch_up()
             return pool.failures
     finally:
         launcher.stop()
@@ -156,8 +157,7 @@ class _Climb:
         judged = {m.arm.id: m.arm.baselines for m in members if m.arm.match == "method"}
         note_suite(self.pool.store.folder, self.plan.name, judged, self.plan.suite.twins, self.plan.suite.margin)
         note_arms(self.pool.store.folder, [self._note(rung, member, factors[member.label]) for member in members])
-        self.pool.train(jobs)
-        self.pool.test(jobs)
+        self.pool.judge(jobs)
 
     def _note(self, rung: Rung, member: Member, factor: float) -> LadderArm:
         return LadderArm(

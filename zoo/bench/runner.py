@@ -75,7 +75,8 @@ def _run(pool: Pool, arms: Sequence[Arm], suite: Suite, undecided: Undecided | N
     if undecided:
         _train_until_decided(pool, arms, suite, rates, undecided)
     else:
-        _train_and_test(pool, judged_runs(arms, rates, seed_counts(arms, suite)))
+        _judge(pool, judged_runs(arms, rates, seed_counts(arms, suite)))
+    pool.catch_up()
     if suite.costs:
         pool.failures += measure_costs(
             [arm for arm in arms if arm.id not in pool.failed_arms],
@@ -88,10 +89,9 @@ def _run(pool: Pool, arms: Sequence[Arm], suite: Suite, undecided: Undecided | N
     return pool.failures
 
 
-def _train_and_test(pool: Pool, jobs: Sequence[Job]) -> None:
+def _judge(pool: Pool, jobs: Sequence[Job]) -> None:
     first = [job for job in jobs if job.seed == 1]  # before the others: an arm that cannot be trained fails once
-    pool.train(first, [job for job in jobs if job.seed != 1])
-    pool.test(jobs)
+    pool.judge(first, [job for job in jobs if job.seed != 1])
 
 
 def _train_until_decided(
@@ -106,7 +106,7 @@ def _train_until_decided(
             pool.schedule.say(f"after the look at {suite.looks[number - 1]} seeds, undecided: {names}")
         if not methods:
             break
-        _train_and_test(pool, judged_runs(arms, rates, seed_counts(arms, suite, seeds, methods if number else None)))
+        _judge(pool, judged_runs(arms, rates, seed_counts(arms, suite, seeds, methods if number else None)))
 
 
 def _best_rates(arms: Iterable[Arm], suite: Suite, results: Iterable[Result]) -> dict[str, float]:
