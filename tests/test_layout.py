@@ -133,7 +133,6 @@ TESTED_ELSEWHERE = {
     "zoo/report/tensorboard.py": "tests/report/test_learned_values.py",
     "zoo/runs/tensorboard.py": "tests/runs/test_metrics.py",
     "zoo/runs/lost_rows.py": "tests/end_to_end/test_damaged_runs.py",
-    "zoo/runs/provenance.py": "tests/end_to_end/test_cli_train.py",
     "zoo/runs/run_folder.py": "tests/end_to_end/test_damaged_runs.py",
     "zoo/runs/summary.py": "tests/training/test_trainer.py",
     "zoo/state.py": "tests/methods/test_decode.py",
