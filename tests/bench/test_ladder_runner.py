@@ -13,6 +13,7 @@ from zoo.bench.ladder_jobs import at_look, planned_jobs
 from zoo.bench.ladder_notes import LadderArm, note_arms, read_ladder_arms, read_predictions
 from zoo.bench.ladder_plan import OWN_RATE, LadderPlan, Member, Rung, plan_ladder
 from zoo.bench.ladder_runner import run_ladder
+from zoo.bench.launch import Failure, Task
 from zoo.bench.missing import missing_runs
 from zoo.bench.store import Store
 
@@ -142,8 +143,6 @@ def test_the_plain_block_has_never_fewer_seeds_than_a_look(ladder: str) -> None:
 
 
 def test_a_failure_ends_its_arm_alone(ladder: str, tmp_path: Path) -> None:
-    from zoo.bench.launch import Failure
-
     plan, launcher, judge = plan_ladder(ladder, ["v1_m3"], SETTINGS), LadderLauncher({}), Judge()
     judge.launcher = launcher
     perform = launcher.perform
@@ -219,6 +218,41 @@ def test_a_note_keeps_the_seeds_that_were_run(tmp_path: Path) -> None:
     assert read_ladder_arms([tmp_path]) == {("a", 1, "plain"): arm}
     note_arms(tmp_path, [replace(arm, seeds=[1, 2, 3], factor=0.5)])
     assert read_ladder_arms([tmp_path])["a", 1, "plain"].seeds == [1, 2, 3]
+
+
+def test_an_arm_at_another_rate_is_noted_once_it_has_a_run_there(tmp_path: Path) -> None:
+    """Until then a report would have neither its earlier runs nor those to come."""
+    arm = LadderArm(
+        ladder="a", name="a", host="sequential", margin=0.02, depth=1, parameters=1, tokens=1, label="m", role="method",
+        arm="x", factor=1.0, seeds=[1, 2, 3], charged=1.0,
+    )  # fmt: skip
+    note_arms(tmp_path, [arm], runs=set())
+    assert read_ladder_arms([tmp_path])["a", 1, "m"] == arm
+    for other in (replace(arm, factor=0.5), replace(arm, arm="y")):
+        note_arms(tmp_path, [other], runs={("x", 1, 1.0), ("x", 0, 0.5)})
+        assert read_ladder_arms([tmp_path])["a", 1, "m"] == arm
+    note_arms(tmp_path, [replace(arm, factor=0.5)], runs={("x", 2, 0.5)})
+    assert read_ladder_arms([tmp_path])["a", 1, "m"].factor == 0.5
+
+
+def test_a_ladder_that_breaks_at_a_new_rate_keeps_what_it_had(ladder: str, tmp_path: Path) -> None:
+    store = Store(tmp_path / "bench")
+    climb(plan_ladder(ladder, ["v1_m3"], SETTINGS), store.folder)
+    before = read_ladder_arms([store.folder])
+    launcher, judge = LadderLauncher({}, best_rates={"v1_m3": 0.0}), Judge()
+    judge.launcher = launcher
+    perform = launcher.perform
+
+    def broken(task: Task) -> Failure | None:
+        if "seed 0" not in task.title:
+            raise KeyboardInterrupt
+        return perform(task)
+
+    launcher.perform = broken
+    plan = plan_ladder(ladder, ["v1_m3"], [*SETTINGS, "suite.lrs = (0.25, 0.5)"])
+    with pytest.raises(KeyboardInterrupt):
+        run_ladder(plan, store, judge, launcher=launcher, say=lambda text: None)
+    assert read_ladder_arms([store.folder]) == before
 
 
 @pytest.mark.parametrize("ties", ['["a"]', "[0.0]", "[1]", "3"])

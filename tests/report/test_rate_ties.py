@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from helpers.made_up_ladder import made_up_ladder
 
+from zoo.bench.store import Result
+from zoo.bench.suite_notes import SuiteNotes
 from zoo.report.findings import Findings
 from zoo.report.remarks import remarks
 
@@ -49,8 +51,8 @@ def test_a_rate_that_chance_chose_for_the_plain_block_is_said() -> None:
     assert remarks(tried_at_half(4.001, 1.0)) == []  # the same rate
 
 
-def judged_at_half(gain: float) -> Findings:
-    """A ladder at whose first rung half the rate ties with the plain block's, which is better there by `gain` on all seeds."""
+def both_rates(gain: float) -> tuple[list[Result], SuiteNotes]:
+    """The runs and notes of a ladder at whose first rung half the plain block's rate ties with it, and is better by `gain`."""
     made = made_up_ladder({"v1_m4": 1.15, "v1_m3": 1.0})
     key, plain = next((key, arm) for key, arm in made.notes.ladder_arms.items() if key[1:] == (2, "plain"))
     runs = [run for run in made.results if run.arm == plain.arm and run.seed in plain.seeds]
@@ -62,7 +64,11 @@ def judged_at_half(gain: float) -> Findings:
         if run.valid_loss is not None and run.test_loss is not None
     ]
     arms = {**made.notes.ladder_arms, key: dataclasses.replace(plain, ties=[0.5])}
-    return Findings.of([*made.results, *better], made.notes._replace(ladder_arms=arms))
+    return [*made.results, *better], made.notes._replace(ladder_arms=arms)
+
+
+def judged_at_half(gain: float) -> Findings:
+    return Findings.of(*both_rates(gain))
 
 
 def test_a_plain_block_judged_at_both_rates_that_tie_says_what_that_changes() -> None:
@@ -80,3 +86,17 @@ def test_a_plain_block_judged_at_both_rates_that_tie_says_what_that_changes() ->
     assert said.endswith("; verdicts would change: v1_m3 hurts in place of the same.")
     (same,) = remarks(judged_at_half(0.0))
     assert same.endswith("; no verdict would change.")
+
+
+def test_a_later_command_with_more_seeds_of_the_plain_block_keeps_its_other_rate() -> None:
+    """As many seeds as the other arms have are enough; with fewer the other rate waits for its runs."""
+    results, notes = both_rates(0.02)
+    arms = dict(notes.ladder_arms)
+    key, plain = next((key, arm) for key, arm in arms.items() if key[1:] == (2, "plain"))
+    one = next(run for run in results if (run.arm, run.seed, run.lr_factor) == (plain.arm, 1, plain.factor))
+    arms[key] = dataclasses.replace(plain, seeds=[*plain.seeds, 90])
+    more = [*results, dataclasses.replace(one, key="one more", seed=90)]
+    notes = notes._replace(ladder_arms=arms)
+    assert len(Findings.of(more, notes).ladders[0].other_rates) == 1
+    fewer = [run for run in more if not (run.arm == plain.arm and run.lr_factor == 0.5 and run.seed == 1)]
+    assert Findings.of(fewer, notes).ladders[0].other_rates == ()

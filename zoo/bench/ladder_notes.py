@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,17 +53,22 @@ class Prediction:
     registered: str  # the time of day
 
 
-def note_arms(folder: Path, arms: Iterable[LadderArm]) -> None:
+def note_arms(folder: Path, arms: Iterable[LadderArm], runs: Collection[tuple[str, int, float]] | None = None) -> None:
     """Note the arms of a rung, but for those that are noted as they are.
 
-    What an earlier bench did is kept: the looks it took, and the seeds it ran of the same arm at the same rate.
+    What an earlier bench did is kept: the looks it took, and the seeds it ran of the same arm at the same rate. Where `runs` says
+    which runs there are, by arm, seed and factor of the rate, an arm whose rate or definition has changed keeps its note until
+    there is a run of it as it is now: until then a report would have neither its earlier runs nor any others.
     """
     known = read_ladder_arms([folder])
     for arm in arms:
         before = known.get((arm.ladder, arm.depth, arm.label))
+        same = before is None or (before.arm, before.factor) == (arm.arm, arm.factor)
+        if not same and runs is not None and not any((arm.arm, seed, arm.factor) in runs for seed in arm.seeds):
+            continue
         if before and before.role == arm.role and not arm.looks:
             arm = replace(arm, looks=before.looks)
-        if before and (before.arm, before.factor) == (arm.arm, arm.factor):
+        if before and same:
             arm = replace(arm, seeds=sorted({*before.seeds, *arm.seeds}))
         if before != arm:
             append_line(folder / ARMS, asdict(arm))

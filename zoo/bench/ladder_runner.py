@@ -156,8 +156,14 @@ class _Climb:
         jobs += [job for factor in self.ties.get(rung.number, ()) for member in plain for job in member.jobs(factor)]
         judged = {m.arm.id: m.arm.baselines for m in members if m.arm.match == "method"}
         note_suite(self.pool.store.folder, self.plan.name, judged, self.plan.suite.twins, self.plan.suite.margin)
-        note_arms(self.pool.store.folder, [self._note(rung, member, factors[member.label]) for member in members])
+        notes = [self._note(rung, member, factors[member.label]) for member in members]
+        self._write_notes(notes)
         self.pool.judge(jobs)
+        self._write_notes(notes)
+
+    def _write_notes(self, notes: Iterable[LadderArm]) -> None:
+        runs = {(run.arm, run.seed, run.lr_factor) for run in self.pool.store.read().values()}
+        note_arms(self.pool.store.folder, notes, runs)
 
     def _note(self, rung: Rung, member: Member, factor: float) -> LadderArm:
         return LadderArm(

@@ -176,11 +176,16 @@ def _other_rates(
     costs: Mapping[str, StepCost],
     margin: float,
 ) -> Iterable[OtherRate]:
-    """What the ladder would say at every rate that ties with the plain block's, where it has all its seeds there too."""
+    """What the ladder would say at every rate that ties with the plain block's.
+
+    Only where it has as many seeds there as the arm of the rung with the fewest: a later command may have added some at its own.
+    """
     for plain in (arm for arm in noted if arm.role == "plain"):
+        enough = min(len(arm.seeds) for arm in noted if arm.depth == plain.depth and arm.role != "budget")
         for factor in plain.ties:
-            if all((plain.arm, seed, factor) in by_run for seed in plain.seeds):
-                instead = [replace(arm, factor=factor) if arm is plain else arm for arm in noted]
+            seeds = [seed for seed in plain.seeds if (plain.arm, seed, factor) in by_run]
+            if len(seeds) >= enough:
+                instead = [replace(arm, factor=factor, seeds=seeds) if arm is plain else arm for arm in noted]
                 rungs = _with_slopes(_rungs(instead, by_run))
                 for rung in rungs:
                     if rung.depth == plain.depth:
