@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from helpers.made_up_ladder import made_up_ladder
 from helpers.made_up_results import study
 
-from zoo.report.corrected import corrected, corrected_markdown, corrected_text
+from zoo.report.corrected import SCATTER, corrected, corrected_markdown, corrected_text
 from zoo.report.findings import Findings
 
 
@@ -27,6 +29,26 @@ def test_what_many_questions_leave_open_is_named() -> None:
     (small,) = (each for each in corrected(report) if each.standing.name == "v1_m4")
     assert not small.stands and small.p > 0.05
     assert "none of the 1 decided verdict stands at any size: v1_m4 (0.0" in corrected_text(report)
+
+
+def test_runs_that_lie_farther_apart_than_the_pool_are_said() -> None:
+    """Why a ladder decides where the table of a size does not."""
+    made = made_up_ladder({"v1_m4": 1.02, **{f"v1_m{i}": 1.0 for i in (1, 2, 3, 5, 6, 7)}})
+    (before,) = (each for each in corrected(made.findings) if each.standing.name == "v1_m4")
+    assert before.scatter < SCATTER and "as far apart" not in corrected_text(made.findings)
+    moves = {1: -0.004, 2: -0.004, 3: 0.0, 4: 0.004, 5: 0.004}  # the mean stays
+    results = [
+        replace(run, valid_loss=run.valid_loss + moves[run.seed], test_loss=run.test_loss + moves[run.seed])
+        if run.arm.endswith(" 2 v1_m4") and run.valid_loss and run.test_loss
+        else run
+        for run in made.results
+    ]
+    report = Findings.of(results, made.notes)
+    (after,) = (each for each in corrected(report) if each.standing.name == "v1_m4")
+    assert after.scatter > SCATTER and not after.stands
+    told = corrected_text(report)
+    assert f"; its runs lie {after.scatter:.1f} × as far apart)" in told
+    assert told.endswith("a ladder pools that over all its methods.")
 
 
 def test_without_a_decided_ladder_nothing_is_said() -> None:

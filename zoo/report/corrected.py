@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from zoo.system.table import counted
 
 GAINS = (HELPS, NOT_IN_TIME, FADES)  # the words for a loss that the plain block needs more compute for
 DUNNETT = "p (Dunnett)"  # the column of the long tables
+SCATTER = 1.5  # times the pooled noise of its rung: from here on it is said that an arm's runs lie farther apart
 
 
 class Corrected(NamedTuple):
@@ -24,11 +26,18 @@ class Corrected(NamedTuple):
     stands: bool  # at one of its sizes, at least
     p: float  # Dunnett's, at the size where that is smallest
     level: float  # that p must be below there
+    scatter: float  # the deviation of its runs over the pooled one of its ladder, at the rung where that is largest
+
+    @property
+    def scatters(self) -> bool:
+        """Whether its runs lie farther apart than the ladder's interval of it knows."""
+        return self.scatter >= SCATTER
 
     @property
     def text(self) -> str:
         """The method with its p."""
-        return f"{self.standing.name} ({p_value_text(self.p)})"
+        scatter = f"; its runs lie {self.scatter:.1f} × as far apart" if self.scatters and not self.stands else ""
+        return f"{self.standing.name} ({p_value_text(self.p)}{scatter})"
 
 
 def corrected(report: Findings) -> list[Corrected]:
@@ -37,17 +46,31 @@ def corrected(report: Findings) -> list[Corrected]:
     rows = []
     for each in standings(report):
         if each.ladder and each.role == "method" and each.word in (*GAINS, HURTS):
-            rows += _corrected(each, compared)
+            rows += _corrected(each, compared, pooled_scatter(report, each))
     return rows
 
 
-def _corrected(standing: Standing, compared: Mapping[str, Comparison]) -> list[Corrected]:
+def pooled_scatter(report: Findings, standing: Standing) -> float:
+    """The deviation of an arm's runs over the pooled noise that its ladder judges it by, at the rung where that is largest.
+
+    0 where it is judged by its own noise, or no rung has two runs of it.
+    """
+    rungs = [rung for ladder in report.ladders if ladder.key == standing.key for rung in ladder.rungs]
+    losses = [(rung.arms[standing.name].losses(rung.split), rung.noise) for rung in rungs if standing.name in rung.arms]
+    if any(standing.name in rung.own_noise for rung in rungs):
+        return 0.0
+    return max((statistics.stdev(each) / noise.deviation for each, noise in losses if len(each) > 1), default=0.0)
+
+
+def _corrected(standing: Standing, compared: Mapping[str, Comparison], scatter: float) -> list[Corrected]:
     at_sizes = [compared[at.arm] for at in standing.sizes if at.arm in compared]
     if not at_sizes:
         return []
     word = WORSE if standing.word == HURTS else BETTER
     best = min(at_sizes, key=lambda c: c.p_adjusted)
-    return [Corrected(standing, any(c.verdict == word for c in at_sizes), best.p_adjusted, best.levels.different)]
+    return [
+        Corrected(standing, any(c.verdict == word for c in at_sizes), best.p_adjusted, best.levels.different, scatter)
+    ]
 
 
 def corrected_text(report: Findings) -> str:
@@ -62,7 +85,13 @@ def corrected_text(report: Findings) -> str:
         f"Corrected for all methods of their size ({DUNNETT} of the loss; level {levels}), {len(stand) or 'none'} of the"
         f" {counted(len(rows), 'decided verdict')} {'stand' if len(stand) > 1 else 'stands'} at any size"
     )
-    return f"{said}{_named(': ', stand)}{_named('; these do not: ' if stand else ': ', fall)}."
+    apart = any(each.scatters for each in fall)
+    why = (
+        " The table of a size counts how far the runs of each method lie apart; a ladder pools that over all its methods."
+        if apart
+        else ""
+    )
+    return f"{said}{_named(': ', stand)}{_named('; these do not: ' if stand else ': ', fall)}.{why}"
 
 
 def corrected_markdown(report: Findings, tables: str) -> str:
