@@ -99,9 +99,15 @@ def test_the_plan_of_a_ladder_that_was_run_has_nothing_to_run(
 
 
 def test_rungs_that_disagree_make_the_next_one_try_all_rates() -> None:
-    assert kept_rate([]) is None and kept_rate([2.0]) is None
-    assert kept_rate([1.0, 1.0]) == 1.0 and kept_rate([1.0, 1.4]) == 1.4
-    assert kept_rate([1.0, 2.0]) is None and kept_rate([1.0, 2.0, 2.0]) == 2.0
+    for role in ("plain", "gain", "method"):
+        assert kept_rate(role, []) is None and kept_rate(role, [2.0]) is None
+        assert kept_rate(role, [1.0, 1.0]) == 1.0 and kept_rate(role, [1.0, 1.4]) == 1.4
+        assert kept_rate(role, [1.0, 2.0]) is None and kept_rate(role, [1.0, 2.0, 2.0]) == 2.0
+
+
+def test_the_harmful_control_tries_no_rates_above_the_second_rung() -> None:
+    assert kept_rate("harm", []) is None and kept_rate("harm", [2.0]) is None
+    assert kept_rate("harm", [2.0, 0.5]) == 0.5 and kept_rate("harm", [2.0, 0.5, 0.5]) == 0.5
 
 
 def test_the_rate_of_the_rung_below_stands_for_one_that_is_not_known(ladder: str, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from zoo.bench.arms import Job
-from zoo.bench.ladder_plan import OWN_RATE, Member, Rung
+from zoo.bench.ladder_plan import OWN_RATE, Member, Role, Rung
 from zoo.bench.learning_rates import best_rate
 from zoo.bench.missing import missing_runs
 from zoo.bench.rate_curves import widened
@@ -44,7 +44,7 @@ def planned_jobs(rungs: Sequence[Rung], suite: Suite, results: Mapping[str, Resu
     planned = []
     for rung in rungs:
         own = [member for member in rung.members if member.role in OWN_RATE]
-        kept = {member.label: rate for member in own if (rate := kept_rate(chosen.get(member.label, ())))}
+        kept = {member.label: rate for member in own if (rate := kept_rate(member.role, chosen.get(member.label, ())))}
         trying = [member for member in own if member.label not in kept]
         deciding = [member for member in trying if member.role != "harm"]
         grid = widened([member.arm for member in deciding], suite, results.values())
@@ -69,11 +69,17 @@ def planned_jobs(rungs: Sequence[Rung], suite: Suite, results: Mapping[str, Resu
     return planned
 
 
-def kept_rate(chosen: Sequence[float]) -> float | None:
-    """The rate that an arm keeps, from those it chose at the rungs below; None: it tries all of them, here too."""
+def kept_rate(role: Role, chosen: Sequence[float]) -> float | None:
+    """The rate that an arm keeps, from those it chose at the rungs below; None: it tries all of them, here too.
+
+    The harmful control keeps that of the second rung, whatever the first one's was: its harm does not hang on a factor of two,
+    and trying rates is what takes most of the time of a large rung.
+    """
     if len(chosen) < GATE:
         return None
     one, other = chosen[-2:]
+    if role == "harm":
+        return other
     return None if max(one, other) / min(one, other) > AGREE else other
 
 

@@ -132,7 +132,9 @@ class _Climb:
     def _factors(self, rung: Rung, members: Iterable[Member]) -> dict[str, float]:
         """The rate of every arm: tried at the two smallest rungs, and further up where those disagree."""
         own = [member for member in members if member.role in OWN_RATE]
-        decided = {member.label: rate for member in own if (rate := kept_rate(self.rates.get(member.label, ())))}
+        decided = {
+            member.label: rate for member in own if (rate := kept_rate(member.role, self.rates.get(member.label, ())))
+        }
         tried = [member for member in own if member.label not in decided]
         grid = try_rates(
             self.pool,
