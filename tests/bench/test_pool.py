@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers.pretend_bench import PretendLauncher
+from helpers.pretend_bench import PretendLauncher, folder_of
 
 from zoo.bench.arms import Arm, arms_of
 from zoo.bench.launch import TEST_SPLIT, TRAIN, Ending, Failure, Task
@@ -140,6 +140,31 @@ def test_lost_folders_are_trained_again_after_everything_else(arms: list[Arm], t
     assert run_bench(arms, SUITE, Store(tmp_path), launcher=second, say=lambda text: None) == []
     seeds = ["seed 2" in task.title for task in second.tasks if task.module == TRAIN]
     assert seeds == [True] * 3 + [False] * 3
+    assert all(run.tested for run in Store(tmp_path).read().values())
+
+
+def test_a_lost_run_that_is_trained_again_is_not_tested_half_way(arms: list[Arm], tmp_path: Path) -> None:
+    """Its folder is there as soon as it is begun: what ends a bench then must not leave its weights to the test split."""
+    launcher = LateLauncher(1)
+    launcher.perform = lambda task: Failure("1", "") if task.module == TEST_SPLIT else launcher.pretend(task)
+    run_bench(arms, SUITE, Store(tmp_path), launcher=launcher, say=lambda text: None)
+    shutil.rmtree(tmp_path / "runs")
+    second = LateLauncher(1)
+
+    def begin(task: Task) -> None:
+        folder_of(task).mkdir(parents=True)
+        for name in ("config.gin", "versions.json"):
+            (folder_of(task) / name).write_text("{}")
+        raise KeyboardInterrupt
+
+    second.perform = begin
+    with pytest.raises(KeyboardInterrupt):
+        run_bench(arms, SUITE, Store(tmp_path), launcher=second, say=lambda text: None)
+    begun = folder_of(second.tasks[-1])
+    third = LateLauncher(1)
+    assert run_bench(arms, SUITE, Store(tmp_path), launcher=third, say=lambda text: None) == []
+    modules = [task.module for task in third.tasks]
+    assert modules == [TRAIN] * 6 + [TEST_SPLIT] and begun in {folder_of(task) for task in third.tasks[:6]}
     assert all(run.tested for run in Store(tmp_path).read().values())
 
 

@@ -12,12 +12,12 @@ from zoo.bench.arms import Job
 from zoo.bench.collect import collect
 from zoo.bench.launch import TEST_SPLIT, TRAIN, Failure, Launcher, Task
 from zoo.bench.missing import missing_runs, reuse_notes, untested_runs
-from zoo.bench.run_folders import DAMAGE, clear_folder, description, run_folder, write_config
+from zoo.bench.run_folders import DAMAGE, clear_folder, description, is_over, run_folder, write_config
 from zoo.bench.schedule import Schedule
 from zoo.bench.store import Store
 from zoo.bench.test_split import read_test_loss
 from zoo.errors import ZooError
-from zoo.runs.run_folder import begun, wait_until_free
+from zoo.runs.run_folder import wait_until_free
 from zoo.system.table import counted
 
 TICK = 2.0  # seconds between two looks at how far the runs are
@@ -60,7 +60,7 @@ class Pool:
         untested = self._untested(job for stage in stages for job in stage)
         for job in untested:
             self.launcher.fetch(run_folder(self.store.folder, job))
-        here = {job.key: job for job in untested if begun(run_folder(self.store.folder, job))}
+        here = {job.key: job for job in untested if is_over(run_folder(self.store.folder, job))}
         self.lost |= {job.key: job for job in untested if job.key not in here}
         self._test(list(here.values()))
         self.schedule.after_tests()

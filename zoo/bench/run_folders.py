@@ -25,6 +25,15 @@ def run_folder(store: Path, job: Job) -> Path:
     return store / "runs" / f"{file_name(job.arm.name)}-s{job.seed}-{job.key[:8]}"
 
 
+def is_over(folder: Path) -> bool:
+    """Whether the folder holds a run that has ended; one that was only begun, or cannot be read, has not."""
+    try:
+        summary = read_summary(folder)
+    except ZooError:
+        return False
+    return summary is not None and summary.over
+
+
 def write_config(store: Path, job: Job) -> Path:
     """Write the Gin file that a run is started with."""
     file = store / "configs" / f"{run_folder(store, job).name}.gin"
