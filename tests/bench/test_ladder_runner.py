@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from zoo.bench.ladder_jobs import at_look, planned_jobs
 from zoo.bench.ladder_notes import LadderArm, note_arms, read_ladder_arms, read_predictions
 from zoo.bench.ladder_plan import OWN_RATE, LadderPlan, Member, Rung, plan_ladder
 from zoo.bench.ladder_runner import run_ladder
-from zoo.bench.launch import Failure, Task
+from zoo.bench.launch import TRAIN, Failure, Task
 from zoo.bench.missing import missing_runs
 from zoo.bench.store import Store
 
@@ -220,7 +221,7 @@ def test_a_note_keeps_the_seeds_that_were_run(tmp_path: Path) -> None:
     assert read_ladder_arms([tmp_path])["a", 1, "plain"].seeds == [1, 2, 3]
 
 
-def test_an_arm_at_another_rate_is_noted_once_it_has_a_run_there(tmp_path: Path) -> None:
+def test_an_arm_at_another_rate_is_noted_once_its_runs_are_there(tmp_path: Path) -> None:
     """Until then a report would have neither its earlier runs nor those to come."""
     arm = LadderArm(
         ladder="a", name="a", host="sequential", margin=0.02, depth=1, parameters=1, tokens=1, label="m", role="method",
@@ -229,10 +230,27 @@ def test_an_arm_at_another_rate_is_noted_once_it_has_a_run_there(tmp_path: Path)
     note_arms(tmp_path, [arm], runs=set())
     assert read_ladder_arms([tmp_path])["a", 1, "m"] == arm
     for other in (replace(arm, factor=0.5), replace(arm, arm="y")):
-        note_arms(tmp_path, [other], runs={("x", 1, 1.0), ("x", 0, 0.5)})
+        note_arms(tmp_path, [other], runs={("x", 1, 1.0), ("x", 0, 0.5), ("x", 1, 0.5), ("x", 2, 0.5)})
         assert read_ladder_arms([tmp_path])["a", 1, "m"] == arm
-    note_arms(tmp_path, [replace(arm, factor=0.5)], runs={("x", 2, 0.5)})
+    note_arms(tmp_path, [replace(arm, factor=0.5)], runs={("x", seed, 0.5) for seed in (1, 2, 3)})
     assert read_ladder_arms([tmp_path])["a", 1, "m"].factor == 0.5
+
+
+def test_arms_of_the_plain_block_change_their_rate_together(tmp_path: Path) -> None:
+    """Its control under other seeds at another rate would show the rate, not the noise."""
+    plain = LadderArm(
+        ladder="a", name="a", host="sequential", margin=0.02, depth=1, parameters=1, tokens=1, label="plain", role="plain",
+        arm="x", factor=1.0, seeds=[1, 2], charged=1.0,
+    )  # fmt: skip
+    method = replace(plain, label="m", role="method", arm="y")
+    before = [plain, replace(plain, label="plain, other seeds", role="other seeds", seeds=[101, 102]), method]
+    note_arms(tmp_path, before, runs=set())
+    after = [replace(arm, factor=0.5) for arm in before]
+    runs = {(arm.arm, seed, 0.5) for arm in after for seed in arm.seeds}
+    note_arms(tmp_path, after, runs - {("x", 102, 0.5)})
+    assert [arm.factor for arm in read_ladder_arms([tmp_path]).values()] == [1.0, 1.0, 0.5]
+    note_arms(tmp_path, after, runs)
+    assert [arm.factor for arm in read_ladder_arms([tmp_path]).values()] == [0.5, 0.5, 0.5]
 
 
 def test_a_ladder_that_breaks_at_a_new_rate_keeps_what_it_had(ladder: str, tmp_path: Path) -> None:
@@ -253,6 +271,51 @@ def test_a_ladder_that_breaks_at_a_new_rate_keeps_what_it_had(ladder: str, tmp_p
     with pytest.raises(KeyboardInterrupt):
         run_ladder(plan, store, judge, launcher=launcher, say=lambda text: None)
     assert read_ladder_arms([store.folder]) == before
+    launcher.perform = perform
+    assert run_ladder(plan, store, judge, launcher=launcher, say=lambda text: None) == []
+    factors = {arm.factor for arm in read_ladder_arms([store.folder]).values()}
+    assert factors <= {0.25, 0.5} and len(read_ladder_arms([store.folder])) == len(before)
+
+
+def test_what_is_decided_rests_on_one_split(ladder: str, tmp_path: Path) -> None:
+    """Runs that were lost before their test are trained again before a prediction, and in any case before the end."""
+
+    class Launcher(LadderLauncher):
+        tests = True
+
+        def pretend_run(self, task: Task) -> Failure | None:  # type: ignore[override]
+            if task.module == TRAIN:
+                super().pretend_run(task)
+                return None
+            self.titles.append(task.title)
+            for folder in task.arguments if self.tests else ():
+                (Path(folder) / "test.json").write_text('{"loss": 3.0}')
+            return None if self.tests else Failure("1", "")
+
+    class Asking(Judge):
+        untested = -1
+
+        def predict(self, ladder: str, rung: Rung, members: Sequence[Member]) -> None:
+            self.untested = sum(not run.tested for run in store.read().values() if run.seed)
+
+    store, launcher, judge = Store(tmp_path / "bench"), Launcher({}), Asking()
+    launcher.tests = False
+    two = plan_ladder(ladder, ["v1_m3"], [*SETTINGS, "ladder.depths = (1, 2)", "ladder.seeds = (3, 3)"])
+    assert run_ladder(two, store, judge, launcher=launcher, say=lambda text: None)
+    shutil.rmtree(store.folder / "runs")
+    again, said = Launcher({}), list[str]()
+    assert run_ladder(two, store, judge, launcher=again, say=said.append) == []
+    assert any("the folders are gone" in text for text in said)
+    assert all(run.tested for run in store.read().values() if run.seed)
+
+    more = plan_ladder(ladder, ["v1_m3"], [*SETTINGS, "ladder.depths = (1, 2)", "ladder.seeds = (3, 3)"], ["v1_m4"])
+    for plan in (more, plan_ladder(ladder, ["v1_m3"], SETTINGS)):  # the prediction of a second and of a third rung
+        lost = next(run for run in store.read().values() if run.seed == 1)
+        store.append(replace(lost, test_loss=None, tested=False))
+        shutil.rmtree(store.folder / "runs")
+        judge.untested = -1
+        assert run_ladder(plan, store, judge, launcher=Launcher({}), say=lambda text: None) == []
+        assert judge.untested == 0
 
 
 @pytest.mark.parametrize("ties", ['["a"]', "[0.0]", "[1]", "3"])

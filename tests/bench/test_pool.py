@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from helpers.pretend_bench import PretendLauncher, folder_of
 
-from zoo.bench.arms import Arm, arms_of
+from zoo.bench.arms import Arm, Job, arms_of
 from zoo.bench.launch import TEST_SPLIT, TRAIN, Ending, Failure, Task
+from zoo.bench.pool import Pool
 from zoo.bench.runner import run_bench
+from zoo.bench.schedule import Schedule
 from zoo.bench.store import Store
 from zoo.bench.suite import Suite
 
@@ -127,6 +129,51 @@ def test_judged_runs_are_tested_before_much_training_is_at_stake(
     whole = LateLauncher(1)
     assert run_bench(arms, suite, Store(tmp_path), launcher=whole, say=lambda text: None) == []
     assert [task.module for task in whole.tasks] == [TRAIN, TEST_SPLIT]
+
+
+def test_only_judged_runs_are_tested_and_each_once(
+    arms: list[Arm], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zoo.bench.pool.AT_STAKE", 1.5)
+    launcher = LateLauncher(2)
+    suite = Suite(seeds=3, control_seeds=3, lrs=(0.5, 1.0), costs=False)
+    assert run_bench(arms, suite, Store(tmp_path), launcher=launcher, say=lambda text: None) == []
+    tested = [name for task in launcher.tasks if task.module == TEST_SPLIT for name in task.arguments]
+    assert len(tested) == len(set(tested)) == 9 and not any("-s0-" in name for name in tested)
+    assert {run.seed for run in Store(tmp_path).read().values() if not run.tested} == {0}
+
+
+def test_what_was_tested_is_no_longer_at_stake(
+    arms: list[Arm], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zoo.bench.pool.AT_STAKE", 1.5)
+    launcher = LateLauncher(1)
+    pool = Pool(Store(tmp_path), launcher, Schedule([], say=lambda text: None))
+    for seed in (1, 2, 3):
+        pool.judge([Job(arms[0], seed, 1.0)])
+    tested = [name for task in launcher.tasks if task.module == TEST_SPLIT for name in task.arguments]
+    assert len(tested) == len(set(tested)) == 3
+
+
+def test_a_test_that_fails_is_not_tried_twice(arms: list[Arm], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoo.bench.pool.AT_STAKE", 1.5)
+    launcher = LateLauncher(1)
+    launcher.perform = lambda task: Failure("2", "") if task.module == TEST_SPLIT else launcher.pretend(task)
+    failures = run_bench(arms, SUITE, Store(tmp_path), launcher=launcher, say=lambda text: None)
+    tested = [name for task in launcher.tasks if task.module == TEST_SPLIT for name in task.arguments]
+    assert len(tested) == len(set(tested)) == 6
+    assert len(failures) == sum(task.module == TEST_SPLIT for task in launcher.tasks)
+
+
+def test_runs_of_an_arm_that_has_failed_since_are_tested_too(arms: list[Arm], tmp_path: Path) -> None:
+    """Else a ladder would compare all of its runs by their validation loss for ever."""
+    launcher = LateLauncher(1)
+    launcher.perform = (
+        lambda task: Failure("1", "") if "v1_m3" in task.title and "seed 2" in task.title else launcher.pretend(task)
+    )
+    assert len(run_bench(arms, SUITE, Store(tmp_path), launcher=launcher, say=lambda text: None)) == 1
+    results = Store(tmp_path).read().values()
+    assert len(results) == 5 and all(run.tested for run in results)
 
 
 def test_lost_folders_are_trained_again_after_everything_else(arms: list[Arm], tmp_path: Path) -> None:

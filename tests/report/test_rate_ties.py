@@ -98,5 +98,7 @@ def test_a_later_command_with_more_seeds_of_the_plain_block_keeps_its_other_rate
     more = [*results, dataclasses.replace(one, key="one more", seed=90)]
     notes = notes._replace(ladder_arms=arms)
     assert len(Findings.of(more, notes).ladders[0].other_rates) == 1
+    untested = [dataclasses.replace(run, test_loss=None) if run.key.endswith(" half") else run for run in more]
+    assert Findings.of(untested, notes).ladders[0].other_rates == ()  # no loss on the ladder's split
     fewer = [run for run in more if not (run.arm == plain.arm and run.lr_factor == 0.5 and run.seed == 1)]
     assert Findings.of(fewer, notes).ladders[0].other_rates == ()

@@ -72,8 +72,8 @@ def planned_jobs(rungs: Sequence[Rung], suite: Suite, results: Mapping[str, Resu
 def kept_rate(role: Role, chosen: Sequence[float]) -> float | None:
     """The rate that an arm keeps, from those it chose at the rungs below; None: it tries all of them, here too.
 
-    The harmful control keeps that of the second rung, whatever the first one's was: its harm does not hang on a factor of two,
-    and trying rates is what takes most of the time of a large rung.
+    The harmful control keeps that of the second rung, whatever the first one's was: it must do harm, not as little as it can, and
+    trying rates is what takes most of the time of a large rung.
     """
     if len(chosen) < GATE:
         return None

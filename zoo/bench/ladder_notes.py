@@ -12,6 +12,7 @@ from zoo.system.json_rows import Warn, check, records, warn
 
 ARMS = "ladders.jsonl"
 PREDICTIONS = "predictions.jsonl"
+PLAIN = ("plain", "other seeds", "more tokens", "budget")  # roles of arms that are the plain block, all at one rate
 T = TypeVar("T")
 
 
@@ -56,15 +57,22 @@ class Prediction:
 def note_arms(folder: Path, arms: Iterable[LadderArm], runs: Collection[tuple[str, int, float]] | None = None) -> None:
     """Note the arms of a rung, but for those that are noted as they are.
 
-    What an earlier bench did is kept: the looks it took, and the seeds it ran of the same arm at the same rate. Where `runs` says
-    which runs there are, by arm, seed and factor of the rate, an arm whose rate or definition has changed keeps its note until
-    there is a run of it as it is now: until then a report would have neither its earlier runs nor any others.
+    What an earlier bench did is kept: the looks it took, and the seeds it ran of the same arm at the same rate. A report compares
+    whole arms: where `runs` says which runs there are, by arm, seed and factor of the rate, an arm whose rate or definition has
+    changed keeps its note until all its new runs are there. Arms of the plain block, which share a rate, change together.
     """
-    known = read_ladder_arms([folder])
+    known, arms = read_ladder_arms([folder]), list(arms)
+    waiting = {
+        arm.label
+        for arm in arms
+        if runs is not None and not all((arm.arm, seed, arm.factor) in runs for seed in arm.seeds)
+    }
+    if any(arm.label in waiting for arm in arms if arm.role in PLAIN):
+        waiting |= {arm.label for arm in arms if arm.role in PLAIN}
     for arm in arms:
         before = known.get((arm.ladder, arm.depth, arm.label))
         same = before is None or (before.arm, before.factor) == (arm.arm, arm.factor)
-        if not same and runs is not None and not any((arm.arm, seed, arm.factor) in runs for seed in arm.seeds):
+        if not same and arm.label in waiting:
             continue
         if before and before.role == arm.role and not arm.looks:
             arm = replace(arm, looks=before.looks)

@@ -85,6 +85,7 @@ class _Climb:
     def run(self) -> None:
         self._first_gate()
         for rung in self.rungs[GATE:]:
+            self.pool.catch_up()
             self._stop(self.judge.stopped(self.key))
             members = [member for member in rung.members if member.label not in self.stopped]
             self._predict(rung, members)
@@ -94,6 +95,7 @@ class _Climb:
 
     def _predict(self, rung: Rung, members: Sequence[Member]) -> None:
         if rung is self.rungs[-1]:
+            self.pool.catch_up()
             self.judge.predict(self.key, rung, members)
 
     def _first_gate(self) -> None:
@@ -118,6 +120,7 @@ class _Climb:
 
     def _settle(self, look: int, settled: Collection[str]) -> set[str]:
         """The methods that a look settles, after saying why."""
+        self.pool.catch_up()
         reasons = {label: reason for label, reason in self.judge.settled(self.key).items() if label not in settled}
         for label, reason in reasons.items():
             self.pool.schedule.say(f"{label}: {reason}, after {look} seeds")

@@ -43,6 +43,7 @@ class Pool:
         self.failures: list[str] = []
         self.failed_arms: set[str] = set()
         self.lost: dict[str, Job] = {}  # stored runs without a test loss whose folders are gone, by key
+        self._untestable: set[str] = set()  # keys of runs whose test has failed
         self._at_stake: list[tuple[Job, float]] = []  # judged runs to be tested, with the seconds they were trained
 
     def train(self, jobs: Iterable[Job], *later: Iterable[Job]) -> None:
@@ -53,7 +54,7 @@ class Pool:
         """Train what is missing, as `train` does, and give every run of these jobs its loss on the test split.
 
         A run goes through the test split soon after it has ended, before its weights can be lost. Stored runs without a test loss
-        whose folders are gone are left to `catch_up`.
+        whose folders are gone are left to `catch_up`, which must come before anything is decided by these runs.
         """
         stages = self._stages(jobs, *later)
         self._train(stages, judged=True)
@@ -63,11 +64,10 @@ class Pool:
         here = {job.key: job for job in untested if is_over(run_folder(self.store.folder, job))}
         self.lost |= {job.key: job for job in untested if job.key not in here}
         self._test(list(here.values()))
-        self.schedule.after_tests()
 
     def catch_up(self) -> None:
         """Train those runs again whose folders were lost before they had been on the test split, and test them."""
-        lost = self._untested(self.lost.values())
+        lost = [job for job in self._untested(self.lost.values()) if job.arm.id not in self.failed_arms]
         self.lost = {}
         if lost:
             untested = f"{counted(len(lost), 'run')} without a test loss"
@@ -88,7 +88,7 @@ class Pool:
     def _untested(self, jobs: Iterable[Job]) -> list[Job]:
         """The jobs with a result that has not been on the test split and can be."""
         results = self.store.read()
-        stored = [job for job in jobs if job.key in results and job.arm.id not in self.failed_arms]
+        stored = [job for job in jobs if job.key in results and job.key not in self._untestable]
         return [job for job in untested_runs(stored, results) if results[job.key].status != "diverged"]
 
     def _test(self, jobs: Sequence[Job]) -> None:
@@ -184,10 +184,13 @@ class Pool:
         """Store the losses on the test split, as many as there are."""
         if failure:
             self._fail(failure.of("the test split"))
+        self.schedule.after_tests(len(jobs))
         results = self.store.read()
         for job in jobs:
-            if (test := read_test_loss(run_folder(self.store.folder, job))) is not None:
-                result = results[job.key]
+            test, result = read_test_loss(run_folder(self.store.folder, job)), results.get(job.key)
+            if test is None or result is None:
+                self._untestable.add(job.key)
+            else:
                 status = "diverged" if test.diverged else result.status
                 self.store.append(replace(result, test_loss=test.loss, tested=True, status=status))
 

@@ -101,6 +101,7 @@ def _train_until_decided(
     methods = {arm.id for arm in arms if arm.match == "method"}
     for number, seeds in enumerate(suite.looks):
         if number:
+            pool.catch_up()
             methods &= set(undecided(pool.store.read().values()))
             names = ", ".join(arm.name for arm in arms if arm.id in methods) or "nothing"
             pool.schedule.say(f"after the look at {suite.looks[number - 1]} seeds, undecided: {names}")

@@ -109,9 +109,9 @@ class Schedule:
         self.measured = max(0, self.measured - 1)
         return f"; about {duration(COST * self.measured)} left" if self.measured else ""
 
-    def after_tests(self) -> None:
-        """Note that the test split is over."""
-        self.tested = 0
+    def after_tests(self, count: int) -> None:
+        """Note that so many runs have been on the test split, or cannot be."""
+        self.tested = max(0, self.tested - count)
 
     def tick(self) -> None:
         """Show how far the runs under way have come: on a terminal always, elsewhere now and then."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,12 +10,13 @@ from zoo.report.findings import Findings
 from zoo.report.standings import Standing, standings
 from zoo.report.verdict_words import BETTER, FADES, HELPS, HURTS, NOT_IN_TIME, WORSE
 from zoo.report.verdicts import Comparison
+from zoo.scaling.noise import wider_than
 from zoo.system.foreign_text import markdown
 from zoo.system.table import counted
 
 GAINS = (HELPS, NOT_IN_TIME, FADES)  # the words for a loss that the plain block needs more compute for
 DUNNETT = "p (Dunnett)"  # the column of the long tables
-SCATTER = 1.5  # times the pooled noise of its rung: from here on it is said that an arm's runs lie farther apart
+CHANCE = 0.05  # that one noise holds for a method as well as for the others: below it is said that its runs lie farther apart
 
 
 class Corrected(NamedTuple):
@@ -26,18 +26,15 @@ class Corrected(NamedTuple):
     stands: bool  # at one of its sizes, at least
     p: float  # Dunnett's, at the size where that is smallest
     level: float  # that p must be below there
-    scatter: float  # the deviation of its runs over the pooled one of its ladder, at the rung where that is largest
-
-    @property
-    def scatters(self) -> bool:
-        """Whether its runs lie farther apart than the ladder's interval of it knows."""
-        return self.scatter >= SCATTER
+    scatter: float | None  # the deviation of its runs over the pooled one, where chance is no good reason for it
 
     @property
     def text(self) -> str:
         """The method with its p."""
-        scatter = f"; its runs lie {self.scatter:.1f} × as far apart" if self.scatters and not self.stands else ""
-        return f"{self.standing.name} ({p_value_text(self.p)}{scatter})"
+        apart = (
+            f"; its runs lie {self.scatter:.1f} × as far apart as its ladder's interval assumes" if self.scatter else ""
+        )
+        return f"{self.standing.name} ({p_value_text(self.p)}{'' if self.stands else apart})"
 
 
 def corrected(report: Findings) -> list[Corrected]:
@@ -46,23 +43,25 @@ def corrected(report: Findings) -> list[Corrected]:
     rows = []
     for each in standings(report):
         if each.ladder and each.role == "method" and each.word in (*GAINS, HURTS):
-            rows += _corrected(each, compared, pooled_scatter(report, each))
+            rows += _corrected(each, compared, wider_scatter(report, each))
     return rows
 
 
-def pooled_scatter(report: Findings, standing: Standing) -> float:
-    """The deviation of an arm's runs over the pooled noise that its ladder judges it by, at the rung where that is largest.
+def wider_scatter(report: Findings, standing: Standing) -> float | None:
+    """The deviation of an arm's runs over the pooled noise that its ladder judges it by, at the rung where that says most.
 
-    0 where it is judged by its own noise, or no rung has two runs of it.
+    None where chance may explain it (F test, 5 % over all its rungs), or where it is judged by a noise of its own.
     """
     rungs = [rung for ladder in report.ladders if ladder.key == standing.key for rung in ladder.rungs]
-    losses = [(rung.arms[standing.name].losses(rung.split), rung.noise) for rung in rungs if standing.name in rung.arms]
+    rungs = [rung for rung in rungs if standing.name in rung.arms]
     if any(standing.name in rung.own_noise for rung in rungs):
-        return 0.0
-    return max((statistics.stdev(each) / noise.deviation for each, noise in losses if len(each) > 1), default=0.0)
+        return None
+    tests = [wider_than(rung.arms[standing.name].losses(rung.split), rung.noise) for rung in rungs]
+    ratio, chance = min(tests, key=lambda test: test[1], default=(1.0, 1.0))
+    return ratio if chance * len(tests) < CHANCE else None
 
 
-def _corrected(standing: Standing, compared: Mapping[str, Comparison], scatter: float) -> list[Corrected]:
+def _corrected(standing: Standing, compared: Mapping[str, Comparison], scatter: float | None) -> list[Corrected]:
     at_sizes = [compared[at.arm] for at in standing.sizes if at.arm in compared]
     if not at_sizes:
         return []
@@ -85,13 +84,7 @@ def corrected_text(report: Findings) -> str:
         f"Corrected for all methods of their size ({DUNNETT} of the loss; level {levels}), {len(stand) or 'none'} of the"
         f" {counted(len(rows), 'decided verdict')} {'stand' if len(stand) > 1 else 'stands'} at any size"
     )
-    apart = any(each.scatters for each in fall)
-    why = (
-        " The table of a size counts how far the runs of each method lie apart; a ladder pools that over all its methods."
-        if apart
-        else ""
-    )
-    return f"{said}{_named(': ', stand)}{_named('; these do not: ' if stand else ': ', fall)}.{why}"
+    return f"{said}{_named(': ', stand)}{_named('; these do not: ' if stand else ': ', fall)}."
 
 
 def corrected_markdown(report: Findings, tables: str) -> str:

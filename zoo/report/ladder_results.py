@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from zoo.bench.ladder_notes import LadderArm, Prediction
+from zoo.bench.ladder_notes import PLAIN, LadderArm, Prediction
 from zoo.bench.step_costs import StepCost
 from zoo.bench.store import Result
 from zoo.report.arm_results import Split
@@ -21,7 +21,6 @@ from zoo.scaling.plain_curve import Curve, plain_curve
 from zoo.statistics.learning import learned_nothing
 from zoo.statistics.looks import Levels
 
-PLAIN = ("plain", "other seeds", "more tokens", "budget")  # roles of arms that are the plain block
 REACH_95 = 1.96  # standard errors to each side of a 95 % interval
 
 
@@ -164,7 +163,7 @@ def ladder_findings(
                 rungs=rungs,
                 rows=tuple(_rows(rungs, costs, margin)),
                 outcomes=tuple(_outcomes(rungs, [p for p in predictions.values() if p.ladder == key])),
-                other_rates=tuple(_other_rates(of_ladder, by_run, costs, margin)),
+                other_rates=tuple(_other_rates(of_ladder, rungs[0].split, by_run, costs, margin)),
             )
         )
     return findings
@@ -172,23 +171,25 @@ def ladder_findings(
 
 def _other_rates(
     noted: Sequence[LadderArm],
+    split: Split,
     by_run: Mapping[tuple[str, int, float], Result],
     costs: Mapping[str, StepCost],
     margin: float,
 ) -> Iterable[OtherRate]:
     """What the ladder would say at every rate that ties with the plain block's.
 
-    Only where it has as many seeds there as the arm of the rung with the fewest: a later command may have added some at its own.
+    Only where it has as many seeds there as its controls have, with losses on the ladder's split; at its own it may have more.
     """
     for plain in (arm for arm in noted if arm.role == "plain"):
-        enough = min(len(arm.seeds) for arm in noted if arm.depth == plain.depth and arm.role != "budget")
+        whole = [arm for arm in noted if arm.depth == plain.depth and arm.role in PLAIN and arm.role != "budget"]
+        enough = min(len(arm.seeds) for arm in whole)
         for factor in plain.ties:
             seeds = [seed for seed in plain.seeds if (plain.arm, seed, factor) in by_run]
             if len(seeds) >= enough:
                 instead = [replace(arm, factor=factor, seeds=seeds) if arm is plain else arm for arm in noted]
                 rungs = _with_slopes(_rungs(instead, by_run))
                 for rung in rungs:
-                    if rung.depth == plain.depth:
+                    if rung.depth == plain.depth and rung.split == split:
                         yield OtherRate(rung.number, factor, rung.plain_loss, tuple(_rows(rungs, costs, margin)))
 
 

@@ -189,11 +189,11 @@ def _at_rung(
 
 
 def _rates(runs: Runs, plain: Runs, by_arm: Mapping[str, ArmResults]) -> Rates:
-    """The rates of an arm of a ladder; the plain block's own controls are given none to choose."""
+    """The rates of an arm of a ladder; the plain block's own controls have none to choose, the harmful one no right to all."""
     if runs.noted.role in PLAIN:
         return Rates(runs.noted.factor)
     ours, theirs = (by_arm[id].factors if id in by_arm else () for id in (runs.noted.arm, plain.noted.arm))
-    return Rates(runs.noted.factor, frozenset(ours), frozenset(theirs))
+    return Rates(runs.noted.factor, frozenset(ours), frozenset(() if runs.noted.role == "harm" else theirs))
 
 
 def _verdict(at: ArmAtRung, margin: float, levels: Levels) -> str:

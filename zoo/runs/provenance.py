@@ -70,10 +70,10 @@ def machine() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        # such as an allocator, or what makes oneMKL take other products
+        "preloaded": [Path(each).name for each in os.environ.get("LD_PRELOAD", "").replace(":", " ").split()],
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
     }
-    if preloaded := os.environ.get("LD_PRELOAD"):  # an allocator, or what makes oneMKL take other products
-        described["preloaded"] = [Path(each).name for each in preloaded.replace(":", " ").split()]
     if torch.cuda.is_available():
         described["gpus"] = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
         described["cuda"] = torch.version.cuda

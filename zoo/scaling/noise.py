@@ -82,6 +82,17 @@ def wide_arms(rungs: Sequence[Mapping[Name, Sequence[float]]]) -> list[Name]:
     return list(names)
 
 
+def wider_than(group: Sequence[float], pool: Noise) -> tuple[float, float]:
+    """The deviation of a group of losses over a pooled one, and the chance of that or more where one noise holds for both."""
+    from scipy.stats import f
+
+    own = pooled_noise([group])
+    if not own.degrees or not pool.degrees:
+        return math.nan, 1.0
+    ratio = own.deviation / pool.deviation
+    return ratio, float(f.sf(ratio**2, own.degrees, min(pool.degrees, 1e6)))
+
+
 def pooled_noise(groups: Iterable[Sequence[float]]) -> Noise:
     """σ̂² = ΣΣ(y − ȳ)² / Σ(n − 1) over groups of losses, those of one arm each."""
     squares, degrees = 0.0, 0
