@@ -127,6 +127,17 @@ def test_looks_add_seeds_where_a_method_is_open(ladder: str, tmp_path: Path) -> 
     assert (3, "v1_m3") in noted and (3, "v1_m4") not in noted
 
 
+def test_methods_of_other_commands_are_not_spoken_of(ladder: str, tmp_path: Path) -> None:
+    """The store may know them from before: this command runs nothing of them."""
+    plan, said = plan_ladder(ladder, ["v1_m3"], [*SETTINGS, *LOOKS]), list[str]()
+    reasons = {"v1_m3": "it hurts", "wr_1": "it helps"}
+    launcher, judge = LadderLauncher({}), Judge(settled=reasons, stopped=reasons)
+    judge.launcher = launcher
+    run_ladder(plan, Store(tmp_path / "bench"), judge, launcher=launcher, say=said.append)
+    assert "v1_m3: it hurts, after 2 seeds" in said and "v1_m3 goes no further up: it hurts" in said
+    assert not any("wr_1" in text for text in said)
+
+
 def test_looks_end_where_every_method_is_settled(ladder: str, tmp_path: Path) -> None:
     """The plain block needs no more seeds either: with a look at 5 it would have had 5."""
     plan = plan_ladder(ladder, ["v1_m3"], [*SETTINGS, "ladder.looks = (2, 5)"])

@@ -112,23 +112,24 @@ class _Climb:
                 members = [at_look(member, look) for member in rung.members if member.label not in settled]
                 self._train(rung, members, factors[rung.number])
             if look:
-                settled |= self._settle(look, settled)
+                settled |= self._settle(look, methods - settled)
             if methods <= settled:
                 break
         for rung in small:
             self._measure(rung, rung.members)
 
-    def _settle(self, look: int, settled: Collection[str]) -> set[str]:
-        """The methods that a look settles, after saying why."""
+    def _settle(self, look: int, asked: Collection[str]) -> set[str]:
+        """Those of these methods that a look settles, after saying why; the store may know others, of other commands."""
         self.pool.catch_up()
-        reasons = {label: reason for label, reason in self.judge.settled(self.key).items() if label not in settled}
+        reasons = {label: reason for label, reason in self.judge.settled(self.key).items() if label in asked}
         for label, reason in reasons.items():
             self.pool.schedule.say(f"{label}: {reason}, after {look} seeds")
         return set(reasons)
 
     def _stop(self, reasons: Mapping[str, str]) -> None:
+        asked = {member.label for member in self.rungs[0].members}
         for label, reason in reasons.items():
-            if label not in self.stopped:
+            if label in asked and label not in self.stopped:
                 self.pool.schedule.say(f"{label} goes no further up: {reason}")
         self.stopped |= reasons
 
