@@ -8,7 +8,7 @@ from dataclasses import replace
 from helpers.made_up_ladder import MadeUp, made_up_ladder
 from helpers.made_up_results import study
 
-from zoo.report.corrected import corrected, corrected_markdown, corrected_text
+from zoo.report.corrected import corrected, corrected_text, linked
 from zoo.report.findings import Findings
 
 
@@ -21,7 +21,7 @@ def test_what_is_clear_stands_when_it_is_corrected() -> None:
         "of the loss; level 0.05), 2 of the 2 decided verdicts stand at any size: v1_m4 (< 0.001), wr_1 (< 0.001)."
         in told
     )
-    assert "([p (Dunnett)](tables.md) of the loss" in corrected_markdown(report, "tables.md")
+    assert "([p (Dunnett)](tables.md) of the loss" in linked(told, "tables.md")
 
 
 def test_what_many_questions_leave_open_is_named() -> None:
@@ -65,4 +65,4 @@ def test_an_arm_with_a_noise_of_its_own_is_not_held_against_the_pool() -> None:
 
 
 def test_without_a_decided_ladder_nothing_is_said() -> None:
-    assert corrected_text(Findings.of(study(-0.1))) == corrected_markdown(Findings.of([]), "tables.md") == ""
+    assert corrected_text(Findings.of(study(-0.1))) == corrected_text(Findings.of([])) == ""

@@ -126,8 +126,17 @@ def test_losses_that_are_all_the_same_or_absurd_have_a_page(loss: float) -> None
     assert page.open == [] and len(page.all("section")) == 1
 
 
+def test_the_host_is_a_column_only_where_there_are_several() -> None:
+    for hosts in (("sequential",), ("sequential", "parallel")):
+        page = html_report(made_up_ladder({"v1_m4": 1.1}, hosts).findings)
+        first = page[: page.index("</table>")]
+        assert ("<th>host</th>" in first) == (len(hosts) > 1)
+        assert ("(κ), sequential host</h2>" in first) == (len(hosts) == 1)
+        assert first.count('data-label="host"') == (first.count("<tr ") if len(hosts) > 1 else 0)
+
+
 def test_many_methods_have_no_page_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoo.report.method_pages.MOST_PAGES", 1)
     page = Page(html_report(Findings.of([*study(-0.1), *(result("n", s, 3.0 + s / 10) for s in (1, 2, 3))])))
     assert [each["id"] for each in page.all("section")] == ["method-m"]
-    assert [each["href"] for each in page.all("a")] == ["#method-m", "#method-m", "#top"]
+    assert [each["href"] for each in page.all("a")] == ["#how-sure", "#method-m", "#method-m", "#top"]

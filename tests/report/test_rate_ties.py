@@ -38,14 +38,14 @@ def tried_at_half(other: float, taken: float, further: Sequence[tuple[float, flo
 
 
 def test_a_rate_that_chance_chose_for_the_plain_block_is_said() -> None:
-    (said,) = remarks(tried_at_half(4.001, 0.5))
+    ((_, said),) = remarks(tried_at_half(4.001, 0.5))
     assert said.startswith(
         "Rung 1 of small (100 k parameters), sequential host: the plain block took its learning rate × 1, and v1_m4 took another"
         " one, as good for the plain block within chance: on the one seed that chooses, its losses at × 1 and × 0.5 are 0.0010"
         " nats apart, and chance alone may part them by 0.0"
     )
     assert remarks(tried_at_half(4.05, 0.5)) == []  # no tie
-    (said,) = remarks(tried_at_half(4.001, 0.5, [(1.0, 4.0), (0.5, 4.001)]))
+    ((_, said),) = remarks(tried_at_half(4.001, 0.5, [(1.0, 4.0), (0.5, 4.001)]))
     assert "on the seeds that choose, its losses at × 1 and × 0.5 are 0.0010 nats apart" in said
     assert remarks(tried_at_half(4.001, 0.5, [(1.0, 4.0), (0.5, 4.1)])) == []  # a further seed has decided
     assert remarks(tried_at_half(4.001, 1.0)) == []  # the same rate
@@ -73,7 +73,7 @@ def judged_at_half(gain: float) -> Findings:
 
 def test_a_plain_block_judged_at_both_rates_that_tie_says_what_that_changes() -> None:
     report = judged_at_half(0.02)
-    (said,) = remarks(report)
+    ((_, said),) = remarks(report)
     (other,) = report.ladders[0].other_rates
     before, after = ({row.label: row.compute for row in rows} for rows in (report.ladders[0].rows, other.rows))
     mine, theirs = before["v1_m4"], after["v1_m4"]
@@ -84,8 +84,11 @@ def test_a_plain_block_judged_at_both_rates_that_tie_says_what_that_changes() ->
     )
     assert f"v1_m4 {math.exp(theirs.log.value):.2f} (" in said and "plain, other seeds" not in said
     assert said.endswith("; verdicts would change: v1_m3 hurts in place of the same.")
-    (same,) = remarks(judged_at_half(0.0))
+    ((short, same),) = remarks(judged_at_half(0.0))
     assert same.endswith("; no verdict would change.")
+    tie = "learning rates of the plain block tie within chance; at the other one"
+    assert short == f"{tie} no method would have another verdict"
+    assert remarks(report)[0].short == f"{tie} v1_m3 would have another verdict"
 
 
 def test_a_later_command_with_more_seeds_of_the_plain_block_keeps_its_other_rate() -> None:

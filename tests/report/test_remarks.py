@@ -18,7 +18,7 @@ from zoo.report.findings import Findings
 from zoo.report.html_report import html_report
 from zoo.report.legend import legend
 from zoo.report.method_pages import method_pages
-from zoo.report.overview import MARKS, answers, marks_text, names_text, overview_table, trust
+from zoo.report.overview import MARKS, Remark, answers, marks_text, names_text, overview_table, trust
 from zoo.report.pages import markdown
 from zoo.report.remarks import one_optimizer_only, remarks
 from zoo.report.results_page import results_page
@@ -37,8 +37,14 @@ def test_loss_and_accuracy_that_disagree_are_on_every_first_screen() -> None:
     runs = [dataclasses.replace(run, accuracy=0.1 + (run.name == "m") / 10 + run.seed / 1e6) for run in study(0.1)]
     report = Findings.of(runs)
     said = "Loss and accuracy disagree, both beyond their 95 % intervals: a higher loss and a better accuracy: m."
-    assert remarks(report) == [said]
-    assert [page.count(said) for page in (*first_screens(report), archive_page(report, "RESULTS.md"))] == [1] * 4
+    short = "loss and accuracy disagree: m"
+    assert remarks(report) == [Remark(short, said)]
+    rows = standings(report)
+    whole = results_page(report, rows, [], {}, []), markdown(report), html_report(report)
+    for page in (*whole, archive_page(report, "RESULTS.md")):
+        assert page.count(said) == page.count(short) == 1 and page.index(short) < page.index("How sure") < page.index(
+            said
+        )
     assert remarks(Findings.of(study(0.1))) == []
 
 
@@ -65,7 +71,11 @@ def test_a_gain_that_dies_under_another_optimizer_is_said() -> None:
         "A gain that depends on the optimiser, at the same sizes:"
         " m (sequential host: better under adamw, the same under muon)."
     )
-    assert one_optimizer_only(report) == said and all(page.count(said) == 1 for page in first_screens(report))
+    short = "a gain that depends on the optimiser: m"
+    assert one_optimizer_only(report) == Remark(short, said)
+    rows = standings(report)
+    for page in (results_page(report, rows, [], {}, []), markdown(report), html_report(report)):
+        assert page.count(said) == page.count(short) == 1
     table = overview_table(standings(report))
     assert {(row[1], row[-1]) for row in table.rows} == {
         ("better", "sequential, adamw"),
@@ -75,15 +85,15 @@ def test_a_gain_that_dies_under_another_optimizer_is_said() -> None:
 
 @pytest.mark.parametrize("optimizers", [("adamw", "muon"), ("one", "another")])
 def test_a_gain_under_every_optimizer_is_not_said(optimizers: tuple[str, str]) -> None:
-    assert one_optimizer_only(Findings.of([run for each in optimizers for run in under(each, study(-0.1))])) == ""
+    assert one_optimizer_only(Findings.of([run for each in optimizers for run in under(each, study(-0.1))])) is None
 
 
 def test_other_sizes_hosts_and_unknown_optimizers_are_not_compared() -> None:
     longer = [dataclasses.replace(run, tokens=200) for run in study(0.0)]
-    assert one_optimizer_only(Findings.of([*under("adamw", study(-0.1)), *under("muon", longer)])) == ""
+    assert one_optimizer_only(Findings.of([*under("adamw", study(-0.1)), *under("muon", longer)])) is None
     parallel = [dataclasses.replace(run, host="parallel") for run in study(0.0)]
-    assert one_optimizer_only(Findings.of([*under("adamw", study(-0.1)), *under("muon", parallel)])) == ""
-    assert one_optimizer_only(Findings.of([*study(-0.1), *under("muon", study(0.0))])) == ""
+    assert one_optimizer_only(Findings.of([*under("adamw", study(-0.1)), *under("muon", parallel)])) is None
+    assert one_optimizer_only(Findings.of([*study(-0.1), *under("muon", study(0.0))])) is None
 
 
 def ladder_under(optimizer: str, made: MadeUp) -> MadeUp:
@@ -102,9 +112,8 @@ def test_two_ladders_of_one_name_are_told_apart_by_their_optimizers() -> None:
     other = ladder_under("muon", made_up_ladder({"v1_m4": 0.85, "v1_m3": 1.2}))
     notes = NO_NOTES._replace(ladder_arms={**one.notes.ladder_arms, **other.notes.ladder_arms})
     report = Findings.of([*one.results, *other.results], notes)
-    assert one_optimizer_only(report).endswith(
-        ": v1_m4 (sequential host: helps, not in time under adamw, hurts under muon)."
-    )
+    said = one_optimizer_only(report)
+    assert said and said.text.endswith(": v1_m4 (sequential host: helps, not in time under adamw, hurts under muon).")
     page = next(page for page in method_pages(report, standings(report)) if page.name == "v1_m4")
     assert [part.heading for part in page.parts[:2]] == [
         "Sequential host, adamw, ladder small: helps, not in time",
@@ -180,7 +189,8 @@ def growing_ladder(small: float, large: float) -> Findings:
 def test_a_kappa_that_grows_with_compute_is_said() -> None:
     report = growing_ladder(0.7, 1.1)
     (row,) = (row for row in report.ladders[0].rows if row.label == "v1_m3")
-    (said,) = remarks(report)
+    ((short, said),) = remarks(report)
+    assert short == "κ grows with compute: v1_m3"
     kappas = " → ".join(f"{math.exp(at.compute.log.value):.2f}" for at in row.rungs)
     assert row.verdict == "hurts" and said.endswith(
         f"from the smallest size to the largest: v1_m3 ({kappas}, sequential host)."

@@ -256,9 +256,10 @@ def test_loss_and_accuracy_may_disagree() -> None:
     (found,) = report.comparisons
     assert found.verdict == "worse" and found.accuracy.low > 0 and found.disagrees()
     assert "Loss and accuracy disagree" in [table.title for table in tables(report)]
-    assert "a higher loss and a better accuracy: m." in disagreements(report)
+    said = disagreements(report)
+    assert said and "a higher loss and a better accuracy: m." in said.text
     agreeing = Findings.of(plain + [result("m", s, 3.2 + noise[s - 1], accuracy=0.08) for s in (1, 2, 3)])
-    assert not agreeing.comparisons[0].disagrees() and disagreements(agreeing) == ""
+    assert not agreeing.comparisons[0].disagrees() and disagreements(agreeing) is None
 
 
 def test_a_learning_rate_is_chosen_on_a_seed_that_is_not_judged() -> None:

@@ -11,7 +11,6 @@ from zoo.report.standings import Standing, standings
 from zoo.report.verdict_words import BETTER, FADES, HELPS, HURTS, NOT_IN_TIME, WORSE
 from zoo.report.verdicts import Comparison
 from zoo.scaling.noise import wider_than
-from zoo.system.foreign_text import markdown
 from zoo.system.table import counted
 
 GAINS = (HELPS, NOT_IN_TIME, FADES)  # the words for a loss that the plain block needs more compute for
@@ -87,9 +86,9 @@ def corrected_text(report: Findings) -> str:
     return f"{said}{_named(': ', stand)}{_named('; these do not: ' if stand else ': ', fall)}."
 
 
-def corrected_markdown(report: Findings, tables: str) -> str:
-    """`corrected_text` in Markdown, with a link to the page of the long tables."""
-    return markdown(corrected_text(report)).replace(DUNNETT, f"[{DUNNETT}]({tables})", 1)
+def linked(text: str, tables: str) -> str:
+    """A text in Markdown, with a link from the name of the test to the page of the long tables."""
+    return text.replace(DUNNETT, f"[{DUNNETT}]({tables})", 1)
 
 
 def _named(before: str, rows: Sequence[Corrected]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import html
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from zoo.catalogue.families import families
@@ -16,6 +16,7 @@ from zoo.report.ladder_tables import KAPPA
 from zoo.report.overview import (
     MARKS,
     UNKNOWN,
+    Remark,
     answers,
     control_text,
     effect_text,
@@ -37,8 +38,9 @@ from zoo.report.standings import AtSize, Effect, Standing
 from zoo.report.verdict_words import ORDER, VOID, colour, meanings, word_of
 from zoo.system.foreign_text import one_line
 
-HEADS = ("sizes", "seeds", "time ×", "parameters", "FLOPs", "host")
+HEADS = ("sizes", "seeds", "time ×", "parameters", "FLOPs")
 LEAST_KAPPA, MOST_KAPPA = 0.5, 2.0  # of the figure: what lies beyond is drawn at its edge
+HOW_SURE = "how-sure"  # where a link finds the remarks in full
 FAR = 3.0  # times the middle difference: what lies beyond is drawn at the edge
 
 
@@ -75,8 +77,8 @@ def text(words: str) -> str:
     return html.escape(one_line(words))
 
 
-def first_screen(standings: Sequence[Standing], links: Mapping[str, str], remarks: Sequence[str] = ()) -> str:
-    """Answers in words, remarks, filters, then a table with its figure for each unit: κ, and nats."""
+def first_screen(standings: Sequence[Standing], links: Mapping[str, str], remarks: Sequence[Remark] = ()) -> str:
+    """Answers in words, remarks in a few, filters, then a table with its figure for each unit: κ, and nats."""
     sections = []
     for of in parts(standings):
         items = "".join(
@@ -86,11 +88,33 @@ def first_screen(standings: Sequence[Standing], links: Mapping[str, str], remark
         )
         title = "By ladder: how many times its compute the plain block needs (κ)"
         heading = title if of[0].ladder else "At one size: loss − the plain block's (nats per token)"
+        places = _places(of)
+        heading += f", {text(places[0])} host" if len(places) == 1 else ""
         sections.append((f'<h2>{heading}</h2><ul class="answers">{items}</ul>', _table(of, links)))
     rows = [row for of in parts(standings) for row in _rows(of)]
     first, *others = sections or [("<p>There is nothing to compare yet.</p>", "")]
-    said = "".join(f'<p class="remark">{text(remark)}</p>' for remark in remarks)
-    return "".join([first[0], said, _filters(rows), first[1], *(f"{words}{table}" for words, table in others)])
+    return "".join(
+        [first[0], _notes(remarks), _filters(rows), first[1], *(f"{words}{table}" for words, table in others)]
+    )
+
+
+def _places(some: Sequence[Standing]) -> list[str]:
+    """The hosts of these rows, with the optimisers where there are several; of more than one a column says which."""
+    optimizers = several_optimizers(some)
+    return sorted({place_text(each, optimizers) for each in some})
+
+
+def _notes(remarks: Sequence[Remark]) -> str:
+    """The remarks in a few words, with a link to where they are in full."""
+    items = "".join(f"<li>{text(remark.short)}</li>" for remark in remarks)
+    return (
+        f'<p class="note">Before you rely on it (<a href="#{HOW_SURE}">in full</a>):</p><ul class="notes">{items}</ul>'
+    )
+
+
+def how_sure(remarks: Sequence[Remark]) -> str:
+    """The remarks in full."""
+    return f'<h2 id="{HOW_SURE}">How sure</h2>' + "".join(f"<p>{text(remark.text)}</p>" for remark in remarks)
 
 
 def _rows(some: Sequence[Standing]) -> list[Row]:
@@ -136,12 +160,13 @@ def _table(some: Sequence[Standing], links: Mapping[str, str]) -> str:
         f'<span style="left:{scale.place(each):.1f}%">{each:.3g}</span>' for each in _marks(scale) if scale.holds(each)
     )
     effects = ("κ (95 %)", "κ_time") if ladder else ("difference (95 %)",)
+    several = len(_places(some)) > 1
+    place = functools.partial(place_text, optimizers=several_optimizers(some)) if several else None
     head = (
         f'<th class="text">method</th><th class="text">verdict</th><th class="figure"><span class="axis">{marks}</span></th>'
-        + "".join(f"<th>{text(each)}</th>" for each in (*effects, *HEADS))
+        + "".join(f"<th>{text(each)}</th>" for each in (*effects, *HEADS, *(["host"] if place else [])))
     )
-    optimizers = several_optimizers(some)
-    body = "".join(_row(row, scale, links, optimizers) for row in rows)
+    body = "".join(_row(row, scale, links, place) for row in rows)
     left_out = len(some) - len(shown(some))
     note = f" {left_out:,} methods with smaller effects are in the tables below." if left_out else ""
     way = "right of the line it helps" if ladder else "left of the line it is better"
@@ -155,7 +180,7 @@ def _table(some: Sequence[Standing], links: Mapping[str, str]) -> str:
     )
 
 
-def _row(row: Row, scale: Scale, links: Mapping[str, str], optimizers: bool) -> str:
+def _row(row: Row, scale: Scale, links: Mapping[str, str], place: Callable[[Standing], str] | None) -> str:
     standing, word = row.standing, word_of(row.verdict)
     link = links.get(standing.name, "")
     name = f'<a href="{html.escape(link)}">{text(standing.name)}</a>' if link else text(standing.name)
@@ -170,7 +195,7 @@ def _row(row: Row, scale: Scale, links: Mapping[str, str], optimizers: bool) -> 
     return (
         f'<tr{control}{attributes}{hidden}><td>{name}</td><td class="text" data-v="{ORDER.index(word)}">'
         f'<abbr class="word" style="--c:{colour(word)}" title="{text(meaning)}">{text(row.verdict)}</abbr>{_beside(row)}</td>'
-        f'<td class="figure">{_bar(row, scale)}</td>{effect}{"".join(map(_cell, _cells(row, optimizers)))}</tr>'
+        f'<td class="figure">{_bar(row, scale)}</td>{effect}{"".join(map(_cell, _cells(row, place)))}</tr>'
     )
 
 
@@ -192,8 +217,8 @@ class Cell(NamedTuple):
     title: str = ""
 
 
-def _cells(row: Row, optimizers: bool) -> Iterator[Cell]:
-    """The cells after the effect."""
+def _cells(row: Row, place: Callable[[Standing], str] | None) -> Iterator[Cell]:
+    """The cells after the effect, the last of which says where the row was measured, if that is not said of all."""
     standing, cost = row.standing, row.standing.cost
     if standing.ladder:
         in_time = row.sizes[0].in_time if row.size else standing.in_time
@@ -205,8 +230,8 @@ def _cells(row: Row, optimizers: bool) -> Iterator[Cell]:
     yield Cell("time ×", f"{time.value:.2f}" if time else UNKNOWN, str(time.value) if time else "", time_text(time))
     yield Cell("parameters", percent_text(cost.parameters), f"{cost.parameters:.6g}")
     yield Cell("FLOPs", percent_text(cost.flops), f"{cost.flops:.6g}")
-    host = place_text(standing, optimizers)
-    yield Cell("host", host, host)
+    if place:
+        yield Cell("host", place(standing), place(standing))
 
 
 def _cell(cell: Cell) -> str:

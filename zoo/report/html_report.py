@@ -12,14 +12,13 @@ from importlib import resources
 from zoo.report.beside_loss import COLUMNS, beside_loss_table
 from zoo.report.chart_svg import chart_svg
 from zoo.report.conditions import conditions
-from zoo.report.corrected import corrected_text
 from zoo.report.findings import Findings
-from zoo.report.html_first_screen import first_screen, text
+from zoo.report.html_first_screen import first_screen, how_sure as in_full, text
 from zoo.report.legend import BASIS, legend
 from zoo.report.method_pages import MethodPage, Part, method_pages
-from zoo.report.overview import controls_table, trust
+from zoo.report.overview import controls_table
 from zoo.report.redefined import redefined_text
-from zoo.report.remarks import remarks
+from zoo.report.remarks import how_sure
 from zoo.report.standings import standings
 from zoo.report.tables import tables
 from zoo.system.table import Table
@@ -39,7 +38,9 @@ def html_pieces(report: Findings) -> Iterator[str]:
     links = {page.name: f"#{anchor(page)}" for page in pages}
     style, script = _file("page.css"), _file("page.js")
     yield f'{_head(style, script)}<body><div class="overview"><h1 id="top">{TITLE}</h1>'
-    yield first_screen(rows, links, (*remarks(report), f"{trust(report.ladders)} {corrected_text(report)}".rstrip()))
+    said = how_sure(report)
+    yield first_screen(rows, links, said)
+    yield in_full(said)
     yield _beside_loss(beside_loss_table(report, rows, links))
     for sentence in filter(None, (conditions(report), redefined_text(report.redefined))):
         yield f"<p>{text(sentence)}</p>"

@@ -8,12 +8,13 @@ from typing import NamedTuple
 from zoo.report.chart_svg import chart_svg
 from zoo.report.charts import Chart
 from zoo.report.method_pages import MethodPage, Part
-from zoo.report.overview import answers, names_text, overview_table, parts
+from zoo.report.overview import Remark, answers, names_text, overview_table, parts
 from zoo.report.standings import Standing
 from zoo.system.foreign_text import file_name, markdown
 from zoo.system.table import Table
 
 FIGURES = "figures"
+HEADING = "How sure"  # of the remarks in full
 MARK = "<!-- Written by zoo-report: do not edit. -->"
 
 
@@ -25,11 +26,11 @@ class WrittenPage(NamedTuple):
 
 
 def first_screen(
-    standings: Sequence[Standing], figures: Sequence[str], links: Mapping[str, str], remarks: Sequence[str]
+    standings: Sequence[Standing], figures: Sequence[str], links: Mapping[str, str], remarks: Sequence[Remark]
 ) -> list[str]:
     """Paragraphs: for each unit what helps and what does not, in words that are explained; a figure; a table.
 
-    `remarks` stand below the first words.
+    `remarks` stand below the first words, in short; `how_sure` has them in full.
     `figures` are the paths of the overview's figures, one for each part, as far as there are any.
     """
     lines: list[str] = []
@@ -37,10 +38,17 @@ def first_screen(
         for answer in answers(of):
             names = markdown(names_text(answer.standings))
             lines.append(f"- **{answer.word}** ({len(answer.standings)}): {names}. *{answer.meaning}*")
-        lines += [line for remark in remarks for line in ("", markdown(remark))] if number == 0 else []
+        if number == 0 and remarks:
+            lines += ["", f"Before you rely on it ([in full](#{HEADING.lower().replace(' ', '-')})):", ""]
+            lines += [f"- {markdown(remark.short)}" for remark in remarks]
         lines += ["", f"![{_caption(of)}]({figures[number]})", ""] if number < len(figures) else [""]
         lines += [overview_table(of, links).markdown()]
     return lines or ["There is nothing to compare yet.", ""]
+
+
+def how_sure(remarks: Sequence[Remark]) -> list[str]:
+    """The remarks in full, under their heading."""
+    return [f"## {HEADING}", "", *(line for remark in remarks for line in (markdown(remark.text), ""))]
 
 
 def _caption(some: Sequence[Standing]) -> str:

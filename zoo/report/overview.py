@@ -13,7 +13,7 @@ from zoo.report.ladder_tables import ROLES
 from zoo.report.standings import AtSize, Effect, Standing, by_name, by_word
 from zoo.report.verdict_words import HURTS, NOT_TRAINED, meanings, word_of
 from zoo.scaling.multiplier import Overall
-from zoo.system.table import Table
+from zoo.system.table import Table, counted
 
 MOST_ROWS = 400  # of the first table: more are in the tables of the verdicts
 MOST_NAMES = 12  # after a word
@@ -233,6 +233,27 @@ def controls_table(ladder: LadderFindings) -> Table:
     rows = tuple((each.label, each.expected, each.outcome, "yes" if each.passed else "no") for each in controls(ladder))
     head = ("control", "expected", "measured", "as expected")
     return Table(f"Is it to be believed? Controls of ladder {ladder.name}, {ladder.host} host", head, rows)
+
+
+class Remark(NamedTuple):
+    """What a reader must know beside the verdicts: in a few words above the table, in full below it."""
+
+    short: str
+    text: str
+
+
+def trust_in_short(ladders: Sequence[LadderFindings]) -> str:
+    """What `trust` says, in a few words."""
+    if not ladders:
+        return "one size: a difference may not hold at another"
+    parts = []
+    for ladder in ladders:
+        outcomes = controls(ladder)
+        good, sizes = sum(each.passed for each in outcomes), len(ladder.rungs)
+        came = f"{'all' if good == len(outcomes) else f'{good} of'} {counted(len(outcomes), 'control')} as expected"
+        where = f"ladder {ladder.name}, {ladder.host} host"
+        parts.append(f"{where}: {came if outcomes else 'no control'}, {sizes} sizes, {ladder.rungs[0].split} split")
+    return "; ".join(parts)
 
 
 def trust(ladders: Sequence[LadderFindings]) -> str:

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator
 
 from zoo.report.beside_loss import COLUMNS, beside_loss_table
 from zoo.report.conditions import conditions
-from zoo.report.corrected import corrected_text
 from zoo.report.findings import Findings
 from zoo.report.legend import introduction
-from zoo.report.markdown_pages import FIGURES, first_screen
-from zoo.report.overview import controls_table, marks_text, trust
+from zoo.report.markdown_pages import FIGURES, first_screen, how_sure as in_full
+from zoo.report.overview import controls_table, marks_text
 from zoo.report.redefined import redefined_text
-from zoo.report.remarks import remarks
+from zoo.report.remarks import how_sure
 from zoo.report.standings import standings
 from zoo.report.tables import tables
 from zoo.system import foreign_text
@@ -32,11 +31,12 @@ def markdown_pieces(report: Findings, figures: Iterable[str], left_out: str) -> 
     first = [f"{FIGURES}/{figure_file(name)}" for name in names if name.startswith(OVERVIEW)]
     drawn = [_image(name) for name in names if not name.startswith(OVERVIEW)]
     rows = standings(report)
-    lines = ["# Report", "", *first_screen(rows, first, {}, remarks(report))]
+    said = how_sure(report)
+    lines = ["# Report", "", *first_screen(rows, first, {}, said)]
     lines += [f"{known}\n"] if (known := marks_text(rows)) else []
     if beside := beside_loss_table(report, rows):
         lines += [beside.markdown(), COLUMNS, ""]
-    lines += [f"{trust(report.ladders)} {foreign_text.markdown(corrected_text(report))}".rstrip(), ""]
+    lines += in_full(said)
     lines += [controls_table(ladder).markdown() for ladder in report.ladders]
     lines += [foreign_text.markdown(conditions(report)), "", introduction(report), ""]
     lines += [foreign_text.markdown(redefined_text(report.redefined)), ""] if report.redefined else []

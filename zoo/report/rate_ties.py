@@ -9,27 +9,43 @@ from zoo.bench.rate_curves import rate_curve
 from zoo.report.arm_results import ArmResults
 from zoo.report.findings import Findings
 from zoo.report.ladder_results import LadderFindings, LadderRow, OtherRate, RungResults
-from zoo.report.overview import size_text
+from zoo.report.overview import Remark, size_text
 
 
-def rate_ties(report: Findings) -> str:
-    """Where two rates of the plain block tie: what κ would be at the other one, else which methods took it; a few sentences."""
+def rate_ties(report: Findings) -> Remark | None:
+    """Where two rates of the plain block tie: what κ would be at the other one, else which methods took it."""
     by_arm = {arm.id: arm for arm in report.arms}
     judged = {(ladder.key, other.rung) for ladder in report.ladders for other in ladder.other_rates}
     rungs = [
         (ladder, rung) for ladder in report.ladders for rung in ladder.rungs if (ladder.key, rung.number) not in judged
     ]
     said = [sentence for ladder, rung in rungs if (sentence := _tie(ladder, rung, by_arm))]
-    said += ["Part of the κ of these methods may be due to the rate."] if said else []
-    return " ".join([*(_instead(ladder, other) for ladder in report.ladders for other in ladder.other_rates), *said])
+    part = ["Part of the κ of these methods may be due to the rate."] if said else []
+    instead = [(ladder, other) for ladder in report.ladders for other in ladder.other_rates]
+    if not instead and not said:
+        return None
+    short = "learning rates of the plain block tie within chance"
+    if instead:
+        changed = sorted({row.label for ladder, other in instead for row in _changed(ladder, other)})
+        short += f"; at the other one {', '.join(changed) if changed else 'no method'} would have another verdict"
+    return Remark(short, " ".join([*(_instead(ladder, other) for ladder, other in instead), *said, *part]))
+
+
+def _judged(other: OtherRate) -> list[LadderRow]:
+    return [row for row in other.rows if row.role in ("method", "gain", "harm")]
+
+
+def _changed(ladder: LadderFindings, other: OtherRate) -> list[LadderRow]:
+    """The methods that would have another verdict at another rate of the plain block."""
+    before = {row.label: row.verdict for row in ladder.rows}
+    return [row for row in _judged(other) if row.verdict != before.get(row.label)]
 
 
 def _instead(ladder: LadderFindings, other: OtherRate) -> str:
     """What κ would be at another rate of the plain block that ties with its own."""
     rung = next(each for each in ladder.rungs if each.number == other.rung)
     before = {row.label: row.verdict for row in ladder.rows}
-    rows = [row for row in other.rows if row.role in ("method", "gain", "harm")]
-    changed = [row for row in rows if row.verdict != before.get(row.label)]
+    rows, changed = _judged(other), _changed(ladder, other)
     here = [row for row in rows if any(each.rung == other.rung for each in row.rungs)]
     kappas = [f"{row.label} {_overall(row)}" for row in rows if row in (*here, *changed) and row.compute]
     verdicts = [f"{row.label} {row.verdict} in place of {before.get(row.label)}" for row in changed]

@@ -1,4 +1,4 @@
-"""What a reader of the first screen must know beside the verdicts, a sentence each."""
+"""What a reader of the first screen must know beside the verdicts, in a few words and in full."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from zoo.report.corrected import corrected_text
 from zoo.report.findings import Findings
 from zoo.report.ladder_results import PLAIN
+from zoo.report.overview import Remark, trust, trust_in_short
 from zoo.report.rate_ties import rate_ties
 from zoo.report.standings import optimizer_of, standings
 from zoo.report.verdict_words import BETTER, HELPS, NOT_IN_TIME, word_of
@@ -28,15 +30,21 @@ class Judged(NamedTuple):
     verdict: str
 
 
-def remarks(report: Findings) -> list[str]:
-    """The sentences that this report needs: where loss and accuracy disagree, and what a verdict depends on beside the method."""
+def how_sure(report: Findings) -> list[Remark]:
+    """What the verdicts rest on, then the remarks."""
+    basis = Remark(trust_in_short(report.ladders), f"{trust(report.ladders)} {corrected_text(report)}".rstrip())
+    return [basis, *remarks(report)]
+
+
+def remarks(report: Findings) -> list[Remark]:
+    """What this report needs said: where loss and accuracy disagree, and what a verdict depends on beside the method."""
     every = (growing(report), disagreements(report), one_optimizer_only(report), rate_ties(report))
-    return [said for said in every if said]
+    return [remark for remark in every if remark]
 
 
-def growing(report: Findings) -> str:
-    """The methods that do not help over all sizes of a ladder and whose κ grows with compute, in a sentence."""
-    parts = []
+def growing(report: Findings) -> Remark | None:
+    """The methods that do not help over all sizes of a ladder and whose κ grows with compute."""
+    parts, names = [], []
     for ladder in report.ladders:
         for row in ladder.rows:
             if row.role != "method" or row.compute is None or word_of(row.verdict) in GOOD:
@@ -45,33 +53,38 @@ def growing(report: Findings) -> str:
             if math.isfinite(trend.value) and trend.interval()[0] > 0:
                 kappas = " → ".join(f"{math.exp(at.compute.log.value):.2f}" for at in row.rungs)
                 parts.append(f"{row.label} ({kappas}, {ladder.host} host)")
+                names.append(row.label)
     if not parts:
-        return ""
-    return (
+        return None
+    return Remark(
+        f"κ grows with compute: {', '.join(names)}",
         "κ grows with compute beyond its interval, so that the verdict over all sizes says little of larger ones; κ from the"
-        f" smallest size to the largest: {', '.join(parts)}."
+        f" smallest size to the largest: {', '.join(parts)}.",
     )
 
 
-def disagreements(report: Findings) -> str:
-    """The methods for which loss and accuracy point opposite ways, in a sentence."""
+def disagreements(report: Findings) -> Remark | None:
+    """The methods for which loss and accuracy point opposite ways."""
     disagreeing: list[Comparison] = [c for c in report.comparisons if c.match == "none" and c.disagrees()]
     if not disagreeing:
-        return ""
+        return None
     parts = []
     for words, sign in (("a higher loss and a better accuracy", 1), ("a lower loss and a worse accuracy", -1)):
         names = dict.fromkeys(c.name for c in disagreeing if c.difference.mean * sign > 0)
         parts += [f"{words}: {', '.join(names)}"] if names else []
-    return f"Loss and accuracy disagree, both beyond their 95 % intervals: {'; '.join(parts)}."
+    return Remark(
+        f"loss and accuracy disagree: {', '.join(dict.fromkeys(c.name for c in disagreeing))}",
+        f"Loss and accuracy disagree, both beyond their 95 % intervals: {'; '.join(parts)}.",
+    )
 
 
-def one_optimizer_only(report: Findings) -> str:
-    """The methods that help under one optimiser and not under another, in the same host at the same sizes, in a sentence."""
+def one_optimizer_only(report: Findings) -> Remark | None:
+    """The methods that help under one optimiser and not under another, in the same host at the same sizes."""
     verdicts: dict[tuple[str, str], dict[Sizes, dict[str, str]]] = {}  # method and host → sizes → optimiser → verdict
     for judged in _judged(report):
         at = verdicts.setdefault((judged.name, judged.host), {}).setdefault(judged.sizes, {})
         at.setdefault(judged.optimizer, judged.verdict)  # that of a ladder, which comes first
-    parts = []
+    parts, names = [], []
     for (name, host), of in verdicts.items():
         several = {sizes: at for sizes, at in of.items() if len(at) > 1}
         if not several:
@@ -80,7 +93,13 @@ def one_optimizer_only(report: Findings) -> str:
         if 0 < sum(word_of(verdict) in GOOD for verdict in by_optimizer.values()) < len(by_optimizer):
             said = ", ".join(f"{verdict} under {optimizer}" for optimizer, verdict in sorted(by_optimizer.items()))
             parts.append(f"{name} ({host} host: {said})")
-    return f"A gain that depends on the optimiser, at the same sizes: {'; '.join(parts)}." if parts else ""
+            names.append(name)
+    if not parts:
+        return None
+    return Remark(
+        f"a gain that depends on the optimiser: {', '.join(dict.fromkeys(names))}",
+        f"A gain that depends on the optimiser, at the same sizes: {'; '.join(parts)}.",
+    )
 
 
 def _judged(report: Findings) -> Iterator[Judged]:

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from zoo.report.beside_loss import COLUMNS as COLUMNS_BESIDE, beside_loss_table
 from zoo.report.claim_outcomes import ClaimChecker
 from zoo.report.conditions import conditions
-from zoo.report.corrected import corrected_markdown
+from zoo.report.corrected import linked
 from zoo.report.findings import Findings
 from zoo.report.ladder_tables import KAPPA
-from zoo.report.markdown_pages import first_screen
-from zoo.report.overview import controls_table, marks_text, trust
+from zoo.report.markdown_pages import first_screen, how_sure as in_full
+from zoo.report.overview import controls_table, marks_text
 from zoo.report.redefined import redefined_text
-from zoo.report.remarks import remarks
+from zoo.report.remarks import how_sure
 from zoo.report.standings import Standing
 from zoo.system.foreign_text import markdown
 from zoo.system.table import counted
@@ -54,11 +54,12 @@ def results_page(
     if report is None:
         return "\n".join([HEAD, NOTHING, "", *further])
     units = [ladder for ladder in (True, False) if any(each.ladder is ladder for each in rows)]
-    lines = [HEAD, *first_screen(rows, figures, links, remarks(report))]
+    said = how_sure(report)
+    lines = [HEAD, *first_screen(rows, figures, links, said)]
     lines += [" ".join([*(COLUMNS[unit] for unit in units), COST, marks_text(rows)]).rstrip(), ""]
     if beside := beside_loss_table(report, rows, links):
         lines += [beside.markdown(), COLUMNS_BESIDE, ""]
-    lines += ["## How sure", "", f"{trust(report.ladders)} {corrected_markdown(report, tables)}".rstrip(), ""]
+    lines += [linked(line, tables) for line in in_full(said)]
     lines += [controls_table(ladder).markdown(level=3) for ladder in report.ladders]
     lines += [*_sentences(report), "## At what size", "", markdown(conditions(report)), ""]
     return "\n".join([*lines, *further])
