@@ -148,9 +148,10 @@ def test_what_was_tested_is_no_longer_at_stake(
 ) -> None:
     monkeypatch.setattr("zoo.bench.pool.AT_STAKE", 1.5)
     launcher = LateLauncher(1)
-    pool = Pool(Store(tmp_path), launcher, Schedule([], say=lambda text: None))
+    pool = Pool(Store(tmp_path), launcher, Schedule([], tested=3, say=lambda text: None))
     for seed in (1, 2, 3):
         pool.judge([Job(arms[0], seed, 1.0)])
+        assert pool.schedule.tested == 3 - seed
     tested = [name for task in launcher.tasks if task.module == TEST_SPLIT for name in task.arguments]
     assert len(tested) == len(set(tested)) == 3
 

@@ -12,7 +12,7 @@ from zoo.report.conditions import conditions
 from zoo.report.findings import Findings
 from zoo.report.grouping import by_method, order
 from zoo.report.legend import introduction
-from zoo.report.markdown_pages import MARK, first_screen, how_sure as in_full
+from zoo.report.markdown_pages import MARK, first_screen, remarks_section
 from zoo.report.redefined import redefined_text
 from zoo.report.remarks import remarks
 from zoo.report.results_page import tally
@@ -48,7 +48,7 @@ def archive_page(report: Findings, results: str, figures: Sequence[str] = ()) ->
     lines = [MARK, HEAD.format(why=why_not(report), results=results)]
     said = remarks(report)
     lines += first_screen(standings(report), figures, {}, said)
-    lines += [in_short(report).markdown(), *(in_full(said) if said else [])]
+    lines += [in_short(report).markdown(), *(remarks_section(said) if said else [])]
     for sentence in (tally(report, checker), redefined_text(report.redefined)):
         lines += [sentence, ""] if sentence else []
     lines += [markdown(conditions(report)), "", "## Legend", "", introduction(report), ON_CLAIMS]

@@ -112,7 +112,7 @@ def _notes(remarks: Sequence[Remark]) -> str:
     )
 
 
-def how_sure(remarks: Sequence[Remark]) -> str:
+def remarks_section(remarks: Sequence[Remark]) -> str:
     """The remarks in full."""
     return f'<h2 id="{HOW_SURE}">How sure</h2>' + "".join(f"<p>{text(remark.text)}</p>" for remark in remarks)
 

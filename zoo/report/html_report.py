@@ -13,7 +13,7 @@ from zoo.report.beside_loss import COLUMNS, beside_loss_table
 from zoo.report.chart_svg import chart_svg
 from zoo.report.conditions import conditions
 from zoo.report.findings import Findings
-from zoo.report.html_first_screen import first_screen, how_sure as in_full, text
+from zoo.report.html_first_screen import first_screen, remarks_section, text
 from zoo.report.legend import BASIS, legend
 from zoo.report.method_pages import MethodPage, Part, method_pages
 from zoo.report.overview import controls_table
@@ -40,7 +40,7 @@ def html_pieces(report: Findings) -> Iterator[str]:
     yield f'{_head(style, script)}<body><div class="overview"><h1 id="top">{TITLE}</h1>'
     said = how_sure(report)
     yield first_screen(rows, links, said)
-    yield in_full(said)
+    yield remarks_section(said)
     yield _beside_loss(beside_loss_table(report, rows, links))
     for sentence in filter(None, (conditions(report), redefined_text(report.redefined))):
         yield f"<p>{text(sentence)}</p>"

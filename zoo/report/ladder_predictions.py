@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zoo.report.ladder_results import PLAIN, LadderFindings, LadderRow, RungResults, budget_points
+from zoo.bench.ladder_notes import PLAIN
+from zoo.report.ladder_results import LadderFindings, LadderRow, RungResults, budget_points
 from zoo.scaling.loss_law import LossLaw, Run, law_of, resampled_losses
 from zoo.scaling.multiplier import CONFIDENCE
 

@@ -30,7 +30,7 @@ def first_screen(
 ) -> list[str]:
     """Paragraphs: for each unit what helps and what does not, in words that are explained; a figure; a table.
 
-    `remarks` stand below the first words, in short; `how_sure` has them in full.
+    `remarks` stand below the first words, in short; `remarks_section` has them in full.
     `figures` are the paths of the overview's figures, one for each part, as far as there are any.
     """
     lines: list[str] = []
@@ -46,7 +46,7 @@ def first_screen(
     return lines or ["There is nothing to compare yet.", ""]
 
 
-def how_sure(remarks: Sequence[Remark]) -> list[str]:
+def remarks_section(remarks: Sequence[Remark]) -> list[str]:
     """The remarks in full, under their heading."""
     return [f"## {HEADING}", "", *(line for remark in remarks for line in (markdown(remark.text), ""))]
 

@@ -9,7 +9,7 @@ from zoo.report.beside_loss import COLUMNS, beside_loss_table
 from zoo.report.conditions import conditions
 from zoo.report.findings import Findings
 from zoo.report.legend import introduction
-from zoo.report.markdown_pages import FIGURES, first_screen, how_sure as in_full
+from zoo.report.markdown_pages import FIGURES, first_screen, remarks_section
 from zoo.report.overview import controls_table, marks_text
 from zoo.report.redefined import redefined_text
 from zoo.report.remarks import how_sure
@@ -36,7 +36,7 @@ def markdown_pieces(report: Findings, figures: Iterable[str], left_out: str) -> 
     lines += [f"{known}\n"] if (known := marks_text(rows)) else []
     if beside := beside_loss_table(report, rows):
         lines += [beside.markdown(), COLUMNS, ""]
-    lines += in_full(said)
+    lines += remarks_section(said)
     lines += [controls_table(ladder).markdown() for ladder in report.ladders]
     lines += [foreign_text.markdown(conditions(report)), "", introduction(report), ""]
     lines += [foreign_text.markdown(redefined_text(report.redefined)), ""] if report.redefined else []

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from zoo.bench.ladder_notes import PLAIN
 from zoo.report.corrected import corrected_text
 from zoo.report.findings import Findings
-from zoo.report.ladder_results import PLAIN
 from zoo.report.overview import Remark, trust, trust_in_short
 from zoo.report.rate_ties import rate_ties
 from zoo.report.standings import optimizer_of, standings

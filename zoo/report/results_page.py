@@ -11,7 +11,7 @@ from zoo.report.conditions import conditions
 from zoo.report.corrected import linked
 from zoo.report.findings import Findings
 from zoo.report.ladder_tables import KAPPA
-from zoo.report.markdown_pages import first_screen, how_sure as in_full
+from zoo.report.markdown_pages import first_screen, remarks_section
 from zoo.report.overview import controls_table, marks_text
 from zoo.report.redefined import redefined_text
 from zoo.report.remarks import how_sure
@@ -59,7 +59,7 @@ def results_page(
     lines += [" ".join([*(COLUMNS[unit] for unit in units), COST, marks_text(rows)]).rstrip(), ""]
     if beside := beside_loss_table(report, rows, links):
         lines += [beside.markdown(), COLUMNS_BESIDE, ""]
-    lines += [linked(line, tables) for line in in_full(said)]
+    lines += [linked(line, tables) for line in remarks_section(said)]
     lines += [controls_table(ladder).markdown(level=3) for ladder in report.ladders]
     lines += [*_sentences(report), "## At what size", "", markdown(conditions(report)), ""]
     return "\n".join([*lines, *further])

@@ -7,11 +7,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from zoo.bench.ladder_notes import PLAIN
 from zoo.bench.step_costs import Ratio
 from zoo.bench.store import Result
 from zoo.report.arm_results import ArmResults
 from zoo.report.findings import Findings
-from zoo.report.ladder_results import PLAIN, ArmAtRung, LadderFindings, LadderRow, RungResults, Runs
+from zoo.report.ladder_results import ArmAtRung, LadderFindings, LadderRow, RungResults, Runs
 from zoo.report.verdict_words import HURTS, ORDER, VOID, word_of
 from zoo.report.verdicts import Comparison
 from zoo.scaling.ladder_verdicts import ladder_verdict
